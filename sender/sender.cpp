@@ -134,8 +134,12 @@ int harmonics_sender_open(const char* address, const harmonics_sender_options* g
 int harmonics_sender_send(harmonics_sender* sender, const void* const* tensors) {
   return guarded([&] {
     std::vector<std::span<const std::byte>> pieces;
-    for (size_t i = 0; i < sender->bytes.size(); ++i)
+    for (size_t i = 0; i < sender->bytes.size(); ++i) {
+      if (!tensors[i] && sender->bytes[i] > 0)
+        throw Error(ErrorKind::Usage, "tensor " + std::to_string(i) + " of a sample, counted from 0, has no values")
+            .note("give the address of its first value");
       pieces.emplace_back(static_cast<const std::byte*>(tensors[i]), sender->bytes[i]);
+    }
     sender->outbox->push(pieces);
   });
 }

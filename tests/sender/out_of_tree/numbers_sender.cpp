@@ -15,6 +15,13 @@ int main(int argc, char** argv) {
       const double sum = pair[0] + pair[1];
       sender.send({harmonics::SentTensor::of("pair", pair, {2}), harmonics::SentTensor::of("sum", &sum)});
     }
+    try {
+      sender.send(
+          {harmonics::SentTensor::of<float>("pair", nullptr, {2}), harmonics::SentTensor::of<double>("sum", nullptr)});
+      return 3;
+    } catch (const harmonics::Error& e) {
+      if (e.kind() != harmonics::ErrorKind::Usage) throw;
+    }
     sender.finish();
     std::printf("%llu\n", static_cast<unsigned long long>(sender.next()));
   } catch (const harmonics::Error& e) {
