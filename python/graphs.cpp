@@ -25,7 +25,7 @@ class Graph {
     expect(lock.owns_lock());
     return body(*graph_);
   }
-  // Likewise for calls that are allowed at any time: infer(), configure_layer().
+  // Likewise for calls that are allowed at any time: infer(), configure_layer(), stop_fit().
   template <typename Body>
   auto beside(Body&& body) {
     const py::gil_scoped_release unlocked;
@@ -48,7 +48,7 @@ class Graph {
   static void expect(bool free) {
     if (free) return;
     throw Error(ErrorKind::Usage, "another call, such as fit(), uses the graph")
-        .note("meanwhile only infer() and configure_layer() may be called");
+        .note("meanwhile only infer(), configure_layer() and stop_fit() may be called");
   }
 
   std::shared_ptr<HarmonicGraph> graph_;
@@ -188,7 +188,8 @@ std::string path_of(const py::object& path) {
 void bind_graph(py::module_& m) {
   py::class_<Graph, std::shared_ptr<Graph>>(
       m, "HarmonicGraph",
-      "A flow with its streams and weights. One thread at a time may use it, except for infer() and configure_layer().")
+      "A flow with its streams and weights. One thread at a time may use it, except for infer(), configure_layer() and "
+      "stop_fit().")
       .def("bind_producer", bind_producer<Purpose::Training>, py::arg("name"), py::arg("source"),
            py::arg("shuffle") = 0, py::arg("seed") = 0,
            "source: an address, an array whose first axis numbers the samples, or an iterable of samples. shuffle: "
@@ -230,6 +231,9 @@ void bind_graph(py::module_& m) {
       .def("layers", [](Graph& graph) { return graph.alone([](HarmonicGraph& g) { return g.layers(); }); })
       .def("configure_layer", configure_layer, py::arg("layer"), py::arg("arguments"),
            "Sets arguments of the functions on arrows into a layer; returns the former ones.")
+      .def(
+          "stop_fit", [](Graph& graph) { graph.beside([](HarmonicGraph& g) { g.stop_fit(); }); },
+          "Ends a running fit() after its current step, from any thread.")
       .def(
           "deploy",
           [](Graph& graph, const std::string& backend, bool fallback) {

@@ -94,7 +94,7 @@ class IterableProducer final : public Producer {
       if (PyErr_Occurred()) throw py::error_already_set();
       return {};
     } catch (const py::error_already_set& error) {
-      throw Error(ErrorKind::Stream, what_ + " raised " + text_of(error));
+      throw Error(ErrorKind::Stream, "its iterable raised " + text_of(error));
     }
   }
   std::size_t size() const override { return size_; }
@@ -113,18 +113,17 @@ class IterableProducer final : public Producer {
 
 class CallingConsumer final : public Consumer {
  public:
-  CallingConsumer(const py::object& target, std::string what) : what_(std::move(what)), target_(owner_of(target)) {}
+  explicit CallingConsumer(const py::object& target) : target_(owner_of(target)) {}
   void push(const HTensor& sample) override {
     const py::gil_scoped_acquire locked;
     try {
       py::handle(target_.get())(sample);
     } catch (const py::error_already_set& error) {
-      throw Error(ErrorKind::Output, what_ + " raised " + text_of(error));
+      throw Error(ErrorKind::Output, "its callable raised " + text_of(error));
     }
   }
 
  private:
-  std::string what_;
   Owner target_;
 };
 
@@ -152,7 +151,7 @@ std::shared_ptr<Consumer> consumer_of(const py::object& target, const std::strin
   if (!PyCallable_Check(target.ptr()))
     throw Error(ErrorKind::Type, what + " is neither an address nor callable")
         .note("a list takes samples: list.append");
-  return std::make_shared<CallingConsumer>(target, what);
+  return std::make_shared<CallingConsumer>(target);
 }
 
 }  // namespace harmonics::python

@@ -188,7 +188,14 @@ void release_handed_out(PyObject* capsule) {
   managed->deleter(managed);
 }
 
-py::object to_dlpack(const HTensor& tensor, const py::kwargs&) {
+// `wanted`: the keywords of the protocol. The memory is shared, except for copy=True.
+py::object to_dlpack(const HTensor& given, const py::kwargs& wanted) {
+  const auto asked = [&](const char* name) { return wanted.contains(name) ? py::object(wanted[name]) : py::none(); };
+  if (const py::object device = asked("dl_device"); !device.is_none() && device[py::int_(0)].cast<int>() != kDlCpu)
+    throw py::buffer_error("a harmonics.Tensor is in host memory; move the consumer's tensor to the device");
+  const py::object copy = asked("copy");
+  const HTensor tensor =
+      !copy.is_none() && copy.cast<bool>() ? HTensor(given.dtype(), given.shape(), given.bytes()) : given;
   const Format& format = exported(tensor);
   auto out = std::make_unique<HandedOut>();
   out->tensor = tensor;
@@ -332,7 +339,8 @@ void bind_tensors(py::module_& m) {
           "Returns a read-only array of NumPy over the same memory.")
       .def("__array__", to_numpy, py::arg("dtype") = py::none(), py::arg("copy") = py::none())
       .def_property_readonly("__array_interface__", interface_of)
-      .def("__dlpack__", to_dlpack, "Hands out the same memory. The consumer must not write to it.")
+      .def("__dlpack__", to_dlpack,
+           "Hands out the same memory, which the consumer must not write to, or a copy (copy=True).")
       .def("__dlpack_device__", [](const HTensor&) { return py::make_tuple(int{kDlCpu}, 0); })
       .def("__repr__",
            [](const HTensor& t) { return "harmonics.Tensor(" + name_of(t.dtype()) + t.shape().str() + ")"; });

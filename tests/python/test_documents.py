@@ -57,6 +57,13 @@ class Documents(Case):
                 names.add(node.target.id)
         self.assertEqual({n for n in dir(harmonics) if not n.startswith("_")}, names - {"__version__"})
 
+    def test_specific_overloads_precede_general_ones(self):
+        declarations = ast.parse((SOURCE / "python/harmonics.pyi").read_text())
+        graph = next(node for node in declarations.body if getattr(node, "name", "") == "HarmonicGraph")
+        taken = [ast.unparse(f.args.posonlyargs[-1].annotation) for f in graph.body
+                 if getattr(f, "name", "") == "infer" and len(f.args.posonlyargs) == 2]
+        self.assertEqual(taken, ["Dict[str, Array]", "Array"])  # Array is any type
+
     def test_constants(self):
         self.assertEqual(harmonics.__version__, program("--version").split()[1])
         self.assertEqual(harmonics.contract[0], 1)

@@ -184,7 +184,7 @@ class Streams(Case):
         graph = harmonics.parse_hmx_text(PLANE)
         graph.bind_producer("x", broken())
         graph.bind_producer("y", points(70)[1])
-        self.fails("stream", "'x' raised ValueError: the sensor is gone", graph.fit, epochs=1, batch=1)
+        self.fails("stream", "stream 'x': its iterable raised ValueError: the sensor is gone", graph.fit, epochs=1, batch=1)
 
     def test_consumers_receive_samples(self):
         flow = "harmonic a { producer x {2}; layer o; consumer c; cycle { x -(relu)-> o -> c; } }"
@@ -203,7 +203,7 @@ class Streams(Case):
         failing = harmonics.parse_hmx_text(flow)
         failing.bind_producer("x", x)
         failing.bind_consumer("c", refuse)
-        self.fails("output", "consumer 'c' raised OSError: the disk is full", failing.fit, epochs=1)
+        self.fails("output", "consumer 'c': its callable raised OSError: the disk is full", failing.fit, epochs=1)
         self.fails("type", "consumer 'c' is neither", failing.bind_consumer, "c", 3)
 
     def test_labels_number_their_classes(self):
@@ -281,6 +281,20 @@ class Stops(Case):
         with self.assertRaises(KeyboardInterrupt):
             graph.fit(epochs=10**9, batch=10, progress=lambda _: signal.raise_signal(signal.SIGINT))
         graph.infer(points(3)[0])
+
+    def test_another_thread_stops_a_fit(self):
+        graph = plane()
+        stopping = threading.Event()
+
+        def stop():
+            stopping.wait(60)
+            graph.stop_fit()
+
+        thread = threading.Thread(target=stop)
+        thread.start()
+        report = graph.fit(epochs=10**9, progress=lambda progress: stopping.set())
+        thread.join()
+        self.assertEqual(report.stopped_by, "interrupt")
 
     def test_other_threads_run_and_infer_during_a_fit(self):
         graph = plane()

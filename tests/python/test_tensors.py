@@ -13,6 +13,19 @@ TYPES = ["bool", "uint8", "int8", "int16", "uint16", "int32", "uint32", "int64",
          "float64"]
 
 
+class Capsule:
+    """A capsule that another object hands out."""
+
+    def __init__(self, capsule):
+        self.capsule = capsule
+
+    def __dlpack__(self, **keywords):
+        return self.capsule
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
 class DlpackOnly:
     """A tensor of a library that has no array interface."""
 
@@ -83,6 +96,16 @@ class Tensors(Case):
         for view in views:
             self.assertEqual(view[99999], 99999)
         self.assertEqual(len(others), 4)
+
+    def test_dlpack_copies_on_request(self):
+        tensor = harmonics.Tensor(numpy.arange(3, dtype="float32"))
+        shared = harmonics.Tensor.__dlpack__
+        address = lambda capsule: numpy.from_dlpack(Capsule(capsule)).__array_interface__["data"][0]
+        self.assertEqual(address(shared(tensor)), address(shared(tensor, copy=False)))
+        self.assertNotEqual(address(shared(tensor)), address(shared(tensor, copy=True)))
+        shared(tensor, dl_device=(1, 0))
+        with self.assertRaises(BufferError):
+            shared(tensor, dl_device=(2, 0))
 
     def test_arrays_are_released(self):
         given = numpy.arange(6, dtype="float32")
