@@ -275,7 +275,7 @@ class HarmonicGraph : public Registering<HarmonicGraph> {
     s.batch = detail::calls::setting("batch", options.batch);
     s.seed = detail::calls::setting("seed", options.seed);
     s.accumulate = detail::calls::setting("accumulate", options.accumulate);
-    s.seconds = detail::calls::setting("seconds", options.seconds);
+    s.seconds = detail::calls::setting("seconds", options.seconds, false);
     s.lr = detail::calls::setting("lr", options.lr, false);
     s.clip = detail::calls::setting("clip", options.clip);
     s.optimizer = detail::calls::or_null(options.optimizer);
