@@ -128,9 +128,10 @@ void MeasuredMetric::check_names() {
                         : !names.insert(figure.name).second ? "twice"
                                                             : nullptr;
     if (!wrong) continue;
+    std::string shown = figure.name;
+    std::replace_if(shown.begin(), shown.end(), is_control, '?');
     harmonics_api()->set_error(
-        HX_ERROR_PLUGIN,
-        fmt::format("gives the figure '{}' {}\ngive each figure its own name", figure.name, wrong).c_str());
+        HX_ERROR_PLUGIN, fmt::format("gives the figure '{}' {}\ngive each figure its own name", shown, wrong).c_str());
     fail();
   }
 }
