@@ -263,9 +263,10 @@ class SpecReader {
   }
 
   void whole() {
-    const Fields top(root_, {"name", "architectures", "comment", "hf_mapping", "architecture"});
+    const Fields top(root_, {"name", "architectures", "with_experts", "comment", "hf_mapping", "architecture"});
     report_.attempt([&] { spec_.name = top.need("name").text(); });
     if (const Node* node = top.find("architectures")) report_.attempt([&] { spec_.architectures = node->texts(); });
+    if (const Node* node = top.find("with_experts")) report_.attempt([&] { spec_.with_experts = node->truth(); });
     if (const Node* node = top.find("hf_mapping")) report_.attempt([&] { folder_modules(*node); });
     const Node& architecture = top.need("architecture");
     const Fields parts(architecture,

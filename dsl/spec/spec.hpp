@@ -83,6 +83,7 @@ struct Spec {
   std::string path;  // of the JSON file, for errors
   std::string name;
   std::vector<std::string> architectures;  // values of general.architecture
+  bool with_experts = false;  // of these, the models with experts; other specs may describe the ones without
   // metadata_keys: for each variable the keys to try, in order. "@len:KEY" is the length of a list, or the number of
   // rows of a tensor; "@period:KEY" a number, or the N of a list whose false items are those of every N-th block.
   std::map<std::string, std::vector<std::string>> keys;

@@ -40,15 +40,20 @@ const specs::Spec& builtin(unsigned number) {
   return parsed.emplace(number, specs::parse_spec(file.name, file.text)).first->second;
 }
 
-// Returns the spec of this architecture, or null.
-const specs::Spec* find_builtin(const std::string& architecture) {
-  const std::string quoted = '"' + architecture + '"';
+// Returns the spec of the model's architecture, or null. Of an architecture with two, the one for models with experts
+// is taken if the model has some.
+const specs::Spec* find_builtin(const ModelMetadata& metadata) {
+  const std::string architecture = metadata.text("general.architecture", ""), quoted = '"' + architecture + '"';
+  const bool has_experts = metadata.integer(architecture + ".expert_count", 0) > 0;
+  const specs::Spec* other = nullptr;
   for (unsigned i = 0; i < kBuiltinSpecCount; ++i) {
     if (std::string_view(kBuiltinSpecs[i].text).find(quoted) == std::string_view::npos) continue;
     const std::vector<std::string>& names = builtin(i).architectures;
-    if (std::find(names.begin(), names.end(), architecture) != names.end()) return &builtin(i);
+    if (std::find(names.begin(), names.end(), architecture) == names.end()) continue;
+    if (builtin(i).with_experts == has_experts) return &builtin(i);
+    if (!builtin(i).with_experts) other = &builtin(i);
   }
-  return nullptr;
+  return other;
 }
 
 // Returns "X" for "X[0]", the first of the matrices that make up the stack X; "" for other names.
@@ -95,13 +100,15 @@ std::vector<std::string> builtin_architectures() {
   for (unsigned i = 0; i < kBuiltinSpecCount; ++i)
     names.insert(names.end(), builtin(i).architectures.begin(), builtin(i).architectures.end());
   std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 
-bool has_builtin_spec(const std::string& architecture) { return find_builtin(architecture) != nullptr; }
+bool has_builtin_spec(const ModelMetadata& metadata) { return find_builtin(metadata) != nullptr; }
 
-specs::Spec builtin_spec(const std::string& architecture, const std::string& model) {
-  if (const specs::Spec* spec = find_builtin(architecture)) return *spec;
+specs::Spec builtin_spec(const ModelMetadata& metadata, const std::string& model) {
+  const std::string& architecture = metadata.text("general.architecture");
+  if (const specs::Spec* spec = find_builtin(metadata)) return *spec;
   throw Error(ErrorKind::Weights,
               fmt::format("'{}' is a model of the architecture '{}', which is not known", model, architecture), {},
               {"known architectures: " + comma_separated(builtin_architectures()),
@@ -112,7 +119,7 @@ std::shared_ptr<ResolvedSpec> resolve_spec(const ImportedModel& imported, const 
   const auto description = options.spec ? nullptr : description_of(imported, options.set);
   const specs::Spec spec = options.spec  ? *options.spec
                            : description ? description->spec
-                                         : builtin_spec(imported.architecture(), imported.path);
+                                         : builtin_spec(imported.metadata, imported.path);
   const SpecOverrides set = description ? SpecOverrides{} : options.set;  // already applied to a description
   TensorTypes types;
   if (!imported.tensors.empty())
@@ -175,8 +182,8 @@ Model model_of(const ImportedModel& imported, const ModelOptions& options) {
 void add_architecture_entries(Model& model, DType cache, const std::optional<LoraSettings>& lora) {
   TensorTypes types;
   for (const auto& [name, tensor] : model.parameters->all()) types.emplace(name, tensor.type);
-  auto resolved = std::make_shared<ResolvedSpec>(builtin_spec(model.metadata.text("general.architecture"), model.name),
-                                                 model.metadata, std::move(types), SpecOverrides{}, model.name);
+  auto resolved = std::make_shared<ResolvedSpec>(builtin_spec(model.metadata, model.name), model.metadata,
+                                                 std::move(types), SpecOverrides{}, model.name);
   resolved->check_entries(cache);
   if (lora) add_adapters(*lora, *resolved, model);
   ResolvedSpec::add_entries(std::move(resolved), model, cache);

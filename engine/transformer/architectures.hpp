@@ -26,12 +26,12 @@ struct ModelOptions {
   std::optional<LoraSettings> lora = {};  // an adapter to train, in addition to `adapters`
 };
 
-// Returns the names that builtin_spec() accepts, sorted.
+// Returns the architectures that builtin_spec() knows, sorted.
 std::vector<std::string> builtin_architectures();
-bool has_builtin_spec(const std::string& architecture);
-// Returns the spec of an architecture. Throws ErrorKind::Weights, with the known ones, if it is unknown; `model` is for
-// the message.
-specs::Spec builtin_spec(const std::string& architecture, const std::string& model);
+bool has_builtin_spec(const ModelMetadata& metadata);
+// Returns the spec of a model's architecture. Throws ErrorKind::Weights, with the known ones, if it is unknown; `model`
+// is for the message.
+specs::Spec builtin_spec(const ModelMetadata& metadata, const std::string& model);
 
 // Applies the spec to the model's metadata and tensors. Checks everything that can be checked before reading data,
 // including every entry's program for one token.

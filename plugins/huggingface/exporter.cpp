@@ -68,7 +68,7 @@ class Folder {
  public:
   explicit Folder(const ModelToWrite& model) : model_(model) {
     const std::string name = text_of(model.metadata, "general.architecture");
-    architecture_ = find_architecture(name);
+    architecture_ = find_architecture(name, number_of(model.metadata, name + ".expert_count", 0) > 0);
     if (!architecture_)
       throw Error(ErrorKind::Weights,
                   "a model of the architecture " + shown_name(name) + " cannot be written as a folder of Hugging Face")

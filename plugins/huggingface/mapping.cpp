@@ -26,6 +26,7 @@ Half half_of(const Node& half) {
 Architecture architecture_of(const Node& spec) {
   Architecture a;
   a.name = spec["architectures"][size_t{0}].text();
+  a.with_experts = spec["with_experts"].truth(false);
   const Node mapping = spec["hf_mapping"];
   for (const auto& [name, type] : mapping["classes"].entries()) a.classes.emplace_back(name, type.text());
   a.read = mapping["read"];
@@ -132,8 +133,12 @@ const Architecture* find_class(std::string_view name) {
   });
 }
 
-const Architecture* find_architecture(std::string_view name) {
-  return find_named(name, [&](const Architecture& a) { return a.name == name; });
+const Architecture* find_architecture(std::string_view name, bool has_experts) {
+  const auto find = [&](bool with_experts) {
+    return find_named(name, [&](const Architecture& a) { return a.name == name && a.with_experts == with_experts; });
+  };
+  const Architecture* const a = has_experts ? find(true) : nullptr;
+  return a ? a : find(false);
 }
 
 std::vector<std::string> known_classes() {
@@ -147,7 +152,8 @@ std::vector<std::string> known_classes() {
 
 std::string known_architectures() {
   std::string names;
-  for (const Architecture* a : architectures()) names += (names.empty() ? "" : ", ") + a->name;
+  for (const Architecture* a : architectures())
+    if (!a->with_experts) names += (names.empty() ? "" : ", ") + a->name;
   return names;
 }
 

@@ -43,7 +43,8 @@ struct MetadataRow {
 };
 
 struct Architecture {
-  std::string name;                                          // general.architecture
+  std::string name;           // general.architecture
+  bool with_experts = false;  // of this architecture, the models with experts, unless it has one spec
   std::vector<std::pair<std::string, std::string>> classes;  // in transformers: class and model_type
   Node read;  // false: folders are read as .ndsl models describe them; settings: unless they have these values
   std::vector<std::string> described;     // classes of which a .ndsl model describes what the spec does not implement:
@@ -72,7 +73,7 @@ struct Architecture {
 
 // Return null if the name is unknown.
 const Architecture* find_class(std::string_view name);
-const Architecture* find_architecture(std::string_view name);
+const Architecture* find_architecture(std::string_view name, bool has_experts);
 std::vector<std::string> known_classes();
 std::string known_architectures();
 

@@ -189,6 +189,8 @@ def main():
     model("nemotron", "nemotron", t.NemotronConfig(**SIZES, head_dim=8, norm_eps=1e-5, rope_parameters={**THETA, "partial_rotary_factor": 0.5}),
           norm_keys(turned=4, attention__key_length=8, attention__value_length=8), top={"model.norm": "output_norm"},
           change=lambda part, kind, value: value + 1 if part.endswith("norm") and kind == "weight" else value)
+    model("mixtral", "llama", t.MixtralConfig(**RMS, num_local_experts=4, num_experts_per_tok=2, sliding_window=None, tie_word_embeddings=False),
+          rms_keys(expert_count=4, expert_used_count=2), change=permuted)
     nomic()
     save_file(RESULTS, FOLDER / "further_architectures.safetensors")
 

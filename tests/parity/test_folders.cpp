@@ -187,7 +187,7 @@ TEST_CASE("folders: settings that are missing or null have the values of transfo
 TEST_CASE("folders: GGUF files of architectures whose folders .ndsl texts describe are written as folders") {
   if (!reads_folders()) return;
   const TensorFile file = golden("further_architectures.safetensors");
-  for (const std::string name : {"phi2", "gpt2", "gptneox", "gptneox_serial", "qwen2moe"}) {
+  for (const std::string name : {"phi2", "gpt2", "gptneox", "gptneox_serial", "qwen2moe", "mixtral"}) {
     INFO(name);
     const Scratch scratch;
     const std::string folder = scratch.at("folder/");

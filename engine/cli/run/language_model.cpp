@@ -31,10 +31,9 @@ std::string_view bytes_of(const MappedFile& file) { return {static_cast<const ch
 
 // Throws for a model that only computes embeddings, before its tokenizer is searched.
 ImportedModel expect_texts(ImportedModel imported, const Options& options) {
-  const std::string architecture = imported.metadata.text("general.architecture", "");
-  if (options.spec.empty() && !has_builtin_spec(architecture)) return imported;
+  if (options.spec.empty() && !has_builtin_spec(imported.metadata)) return imported;
   const specs::Spec spec =
-      options.spec.empty() ? builtin_spec(architecture, imported.path) : specs::read_spec(options.spec);
+      options.spec.empty() ? builtin_spec(imported.metadata, imported.path) : specs::read_spec(options.spec);
   const auto is_cache = [](const specs::Tensor& tensor) { return tensor.role == "cache"; };
   if (std::any_of(spec.tensors.begin(), spec.tensors.end(), is_cache)) return imported;
   throw Error(ErrorKind::Usage,

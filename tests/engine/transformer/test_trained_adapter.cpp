@@ -54,8 +54,8 @@ Model adapted_llama(const LoraSettings& settings, const SmallLlama& s = adapted_
 std::shared_ptr<ResolvedSpec> resolved_llama(const Model& model) {
   TensorTypes types;
   for (const auto& [name, stored] : model.parameters->all()) types.emplace(name, stored.type);
-  return std::make_shared<ResolvedSpec>(builtin_spec("llama", model.name), model.metadata, types, SpecOverrides{},
-                                        model.name);
+  return std::make_shared<ResolvedSpec>(builtin_spec(model.metadata, model.name), model.metadata, types,
+                                        SpecOverrides{}, model.name);
 }
 
 constexpr int64_t kSequences = 2, kPositions = 5;
