@@ -87,7 +87,7 @@ bool has_no_effect(const std::string& key) {
 std::string recomputed_by(const std::string& key) {
   constexpr std::string_view kPrefix = "recompute_";
   if (!key.starts_with(kPrefix)) return "";
-  const std::vector<std::string> presets = recomputation_presets();
+  const std::vector<std::string>& presets = recomputation_presets();
   const std::string preset = key.substr(kPrefix.size());
   return preset == "lora" || std::find(presets.begin(), presets.end(), preset) != presets.end() ? preset : "";
 }

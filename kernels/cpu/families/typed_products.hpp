@@ -101,7 +101,7 @@ HM_INLINE void four_in_order(const float* a, const char* w, int64_t row_bytes, f
 #pragma GCC unroll 4
       for (int i = 0; i < kSteps; ++i) step();
     }
-    while (k + W::kStep <= depth) step();
+    for (int64_t whole = (depth - k) / W::kStep; whole > 0; --whole) step();
     if (k < depth) sum[j] = fma(load_part(a + k, depth - k), W::part(w, k, depth - k), sum[j]);
   }
   _mm_storeu_ps(c, sums_of(sum[0], sum[1], sum[2], sum[3]));

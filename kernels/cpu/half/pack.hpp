@@ -101,12 +101,13 @@ void pack_four_across(const RoundedOperand& x, int64_t i, uint32_t* to) {
 #pragma GCC unroll 3
   for (int v = 0; v < kVectors; ++v) most[v] = _mm512_setzero_ps();
   const float* const from = x.at(0) + i;
-  for (int64_t k = 0; k < x.depth; ++k)
+  for (int64_t k = 0; k < x.depth; ++k) {
 #pragma GCC unroll 3
     for (int v = 0; v < kVectors; ++v) {
       const float* const at = from + k * x.depth_stride + 16 * v;
       most[v] = larger(_mm512_loadu_ps(at), most[v]);
     }
+  }
 #pragma GCC unroll 3
   for (int v = 0; v < kVectors; ++v) scale[v] = scales<kHalfLimitOfA>(most[v], exponents + 16 * v);
   for (int s = 0; s < kStrips; ++s) _mm512_store_ps(to + s * kHalfStripOfA, _mm512_loadu_ps(exponents + kHalfRows * s));
@@ -148,12 +149,13 @@ void pack_columns_across(const RoundedOperand& x, int64_t j, uint32_t* to) {
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) some[v] = lanes(x.count - j - 16 * v), most[v] = _mm512_setzero_ps();
   const auto* const from = static_cast<const typename Loads::Number*>(x.from) + j;
-  for (int64_t k = 0; k < x.depth; ++k)
+  for (int64_t k = 0; k < x.depth; ++k) {
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       const auto* const at = from + k * x.depth_stride + 16 * v;
       most[v] = larger(Loads::load(at, some[v]), most[v]);
     }
+  }
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) scale[v] = scales<kHalfLimitOfB>(most[v], reinterpret_cast<float*>(to) + 16 * v);
   auto* const halves = reinterpret_cast<uint16_t*>(to + kHalfExponentsOfB);

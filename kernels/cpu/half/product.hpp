@@ -36,11 +36,12 @@ void multiply_strips(const uint32_t* a, const uint32_t* b, int64_t rows, int64_t
         for (int v = 0; v < kVectors; ++v) sum[i][v] = Lanes::fma(x, y[v], sum[i][v]);
       }
     }
-    if (first > 0)
+    if (first > 0) {
 #pragma GCC unroll 12
       for (int i = 0; i < kUsed; ++i)
 #pragma GCC unroll 2
         for (int v = 0; v < kVectors; ++v) sum[i][v] = Lanes::plus(totals[i * kVectors + v], sum[i][v]);
+    }
 #pragma GCC unroll 12
     for (int i = 0; i < kUsed; ++i)
 #pragma GCC unroll 2
