@@ -149,7 +149,7 @@ std::optional<std::vector<double>> GgufValue::numbers() const {
   return kind_ == GgufKind::List ? list_of<double>(items_, bytes_, size_, number_at) : std::nullopt;
 }
 std::optional<std::vector<std::string_view>> GgufValue::texts() const {
-  if (kind_ != GgufKind::List || items_ != GgufKind::Text) return std::nullopt;
+  if (kind_ != GgufKind::List || (items_ != GgufKind::Text && size_ > 0)) return std::nullopt;
   std::vector<std::string_view> all;
   all.reserve(size_);
   for (size_t at = 0; all.size() < size_;) all.push_back(text_at(bytes_, at, short_lengths_));

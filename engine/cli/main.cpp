@@ -18,6 +18,7 @@
 #include "engine/cli/options/hub_name.hpp"
 #include "engine/cli/run/crash_report.hpp"
 #include "engine/cli/run/deployment.hpp"
+#include "engine/cli/run/open_model.hpp"
 #include "engine/cli/commands/verb_flags.hpp"
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/run/outputs.hpp"
@@ -90,6 +91,8 @@ int dispatch(const VerbRow& verb, Options options) {
   expect_device(options.run.device);
   settle_device(options);
   settle_precision(options.run, Registry::global(), options.run.deterministic);
+  options.weights = checkpoint_in(options.weights);
+  if (options.verb == "export") options.files.front() = checkpoint_in(options.files.front());
   return run_verb(verb, options);
 }
 

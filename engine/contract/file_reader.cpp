@@ -63,6 +63,9 @@ std::string names_of(const std::vector<ItemPtr>& items) {
 Error unread(uint32_t kind, const std::string& path, std::string_view bytes, Registry& registry) {
   if (bytes.empty())
     return Error(ErrorKind::Weights, fmt::format("'{}' is empty", path)).note("fetch it again, or name another file");
+  if (kind == HX_IMPORTER && path.ends_with(".safetensors") && bytes.size() > 8 && bytes[8] == '{')
+    return Error(ErrorKind::Weights, fmt::format("'{}' has tensors, but no description of their model", path))
+        .note("give it as --weights, together with the flow or the .ndsl file of the model");
   std::string first;
   for (const char c : bytes.substr(0, 8)) first += fmt::format("{}{:02x}", first.empty() ? "" : " ", c & 0xff);
   const std::string kind_text(kind_name(kind));

@@ -54,4 +54,11 @@ TensorFile read_weights(const std::string& path, Registry& registry) {
   return file;
 }
 
+TensorFile read_run_weights(const std::string& path, Registry& registry) {
+  TensorFile file = read_weights(path, registry);
+  if (holds_state(file))
+    std::erase_if(file.tensors, [](const auto& entry) { return entry.first.find('/') != std::string::npos; });
+  return file;
+}
+
 }  // namespace harmonics::engine

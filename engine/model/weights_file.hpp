@@ -11,5 +11,7 @@ namespace harmonics::engine {
 // Reads safetensors and NPZ as read_weights(path) does, and other formats by the importer that recognizes the file.
 // Metadata that is not text is left out. Throws ErrorKind::Weights, NoInput, or as import_model() does.
 TensorFile read_weights(const std::string& path, Registry& registry);
+// Same, without the moments and counters of a checkpoint.
+TensorFile read_run_weights(const std::string& path, Registry& registry);
 
 }  // namespace harmonics::engine

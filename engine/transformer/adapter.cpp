@@ -120,9 +120,29 @@ Adapter read_gguf_adapter(const AdapterFile& file, const ResolvedSpec& resolved,
   return adapter;
 }
 
-Adapter read_adapter(const AdapterFile& file, const ResolvedSpec& resolved, Registry& registry) {
+namespace {
+
+// Returns the folder of an adapter of PEFT if the path is that of one of its files; other paths unchanged.
+std::string adapter_path(const std::string& path) {
   std::error_code failed;
+  const std::filesystem::path given = path;
+  const bool is_part = given.filename() == "adapter_config.json" || given.filename() == "adapter_model.safetensors";
+  const std::filesystem::path folder = given.has_parent_path() ? given.parent_path() : ".";
+  return is_part && std::filesystem::exists(folder / "adapter_config.json", failed) ? folder.string() : path;
+}
+
+}  // namespace
+
+Adapter read_adapter(const AdapterFile& given, const ResolvedSpec& resolved, Registry& registry) {
+  std::error_code failed;
+  AdapterFile file = given;
+  file.path = adapter_path(file.path);
   const bool folder = std::filesystem::is_directory(file.path, failed);
+  if (std::filesystem::is_regular_file(file.path, failed) && !is_model(file.path, registry))
+    throw Error(
+        ErrorKind::Weights, fmt::format("'{}' is not an adapter", file.path), {},
+        {"adapters are PEFT folders and GGUF files: 'train' writes one to output_dir/adapter, 'run' to the path "
+         "of --save-adapter"});
   Adapter adapter = folder ? read_peft_adapter(file, resolved) : read_gguf_adapter(file, resolved, registry);
   expect_pairs(adapter, resolved);
   return adapter;

@@ -155,31 +155,27 @@ ImportedModel import_language_model(const std::string& path, Registry& registry,
   return imported;
 }
 
-ImportedModel described_model(const CompiledNdsl& compiled, const std::string& path,
-                              std::map<std::string, HTensor> tensors, const DescribedOptions& options) {
-  ImportedModel imported;
-  imported.path = path;
-  describe(imported, compiled, std::move(tensors), options);
-  return imported;
-}
-
 ImportedModel import_described(const std::string& path_or_name, const std::string& weights, Registry& registry,
                                const DescribedOptions& options) {
   NdslOptions of_file;
   of_file.set = options.set;
   of_file.weights = weights;
   const auto compiled = compile_ndsl_model(path_or_name, of_file);
-  if (weights.empty())
-    return described_model(*compiled, path_or_name, initial_values(*compiled, options.seed), options);
+  if (weights.empty()) {
+    ImportedModel imported;
+    imported.path = path_or_name;
+    describe(imported, *compiled, initial_values(*compiled, options.seed), options);
+    return imported;
+  }
   ImportedModel imported = imported_beside_ndsl(weights, registry, options.whole);
   if (const std::string file = model_file(weights); file != weights) {
     AttributeMap metadata = imported.metadata.values();
     metadata.set(kConfiguration, read_file(file, size_t{1} << 20));
     imported.metadata = ModelMetadata(imported.path, std::move(metadata));
   }
-  const NdslWeights read = read_ndsl_weights(weights);
-  describe(imported, *compiled, import_mapped(*compiled, read.tensors, weights), options);
-  imported.others = read.files;
+  NdslWeights read = read_ndsl_weights(*compiled, weights);
+  describe(imported, *compiled, std::move(read.tensors), options);
+  imported.others = std::move(read.files);
   return imported;
 }
 

@@ -30,14 +30,10 @@ struct DescribedOptions {
 // import_mapped(), and ErrorKind::Weights for a class without description.
 ImportedModel import_language_model(const std::string& path, Registry& registry, const DescribedOptions& options = {});
 
-// Imports a `.ndsl` file or built-in model with the weights of a folder or safetensors file, named as in hf_mapping, or
-// with initial values if `weights` is "".
+// Imports a `.ndsl` file or built-in model with these weights (read_ndsl_weights()), or with initial values if
+// `weights` is "".
 ImportedModel import_described(const std::string& path_or_name, const std::string& weights, Registry& registry,
                                const DescribedOptions& options = {});
-
-// Same, with these tensors by the model's names, with separate experts.
-ImportedModel described_model(const CompiledNdsl& compiled, const std::string& path,
-                              std::map<std::string, HTensor> tensors, const DescribedOptions& options);
 
 // Returns the compiled description, or null if the model has none.
 std::shared_ptr<const CompiledNdsl> description_of(const ImportedModel& imported, const SpecOverrides& set = {});

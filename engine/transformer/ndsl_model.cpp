@@ -12,11 +12,13 @@
 #include "engine/base/read_file.hpp"
 #include "engine/base/spelling.hpp"
 #include "engine/model/safetensors.hpp"
+#include "engine/model/weights_file.hpp"
 #include "engine/plugin/registry.hpp"
 #include "engine/transformer/ndsl_library.hpp"
 #include "engine/transformer/ndsl_mapping.hpp"
 #include "engine/transformer/resolved_spec.hpp"
 #include "engine/transformer/spec_trace.hpp"
+#include "engine/transformer/trained_weights.hpp"
 #include "formats/utf8.hpp"
 
 namespace harmonics::engine {
@@ -141,18 +143,22 @@ ModelMetadata metadata_of(const CompiledNdsl& compiled) {
 
 }  // namespace
 
-NdslWeights read_ndsl_weights(const std::string& weights) {
+NdslWeights read_ndsl_weights(const CompiledNdsl& compiled, const std::string& weights) {
   NdslWeights read;
   if (!is_folder(weights)) {
-    add_file(read, weights);
+    TensorFile file = read_run_weights(weights, Registry::global());
+    if (file.mapped) read.files.push_back(file.mapped);
+    const bool is_trained = !is_mapped(compiled, file.tensors) && has_trained_tensors(compiled, file);
+    read.tensors =
+        is_trained ? trained_tensors(compiled, file, weights) : import_mapped(compiled, file.tensors, weights);
     return read;
   }
-  if (!is_there(beside(weights, kFolderIndex))) {
+  if (is_there(beside(weights, kFolderIndex)))
+    for (const std::string& shard : shards_of_index(beside(weights, kFolderIndex)))
+      add_file(read, beside(weights, shard));
+  else
     add_file(read, beside(weights, kFolderWeights));
-    return read;
-  }
-  for (const std::string& shard : shards_of_index(beside(weights, kFolderIndex)))
-    add_file(read, beside(weights, shard));
+  read.tensors = import_mapped(compiled, read.tensors, weights);
   return read;
 }
 
@@ -295,13 +301,12 @@ NdslModel open_ndsl(const std::string& path_or_name, const NdslOptions& options)
       }
     }
   } else {
-    const NdslWeights read = read_ndsl_weights(options.weights);
-    std::map<std::string, HTensor> tensors = import_mapped(compiled, read.tensors, options.weights);
+    const NdslWeights read = read_ndsl_weights(compiled, options.weights);
     for (const NdslTensor& tensor : compiled.tensors) {
       DType dtype = DType::F32;
       for (int64_t e = 0; e < std::max<int64_t>(1, tensor.experts); ++e) {
         const std::string name = tensor.experts ? expert_name(tensor.name, e) : tensor.name;
-        const HTensor numbers = as_parameter(tensors.at(name), options);
+        const HTensor numbers = as_parameter(read.tensors.at(name), options);
         dtype = numbers.dtype();
         model.parameters->adopt(name, numbers, file_of(read, numbers), role, tensor.init).fixed = !options.trainable;
       }
@@ -334,6 +339,7 @@ ImportedModel imported_beside_ndsl(const std::string& folder, Registry& registry
       if (e.kind() != ErrorKind::Weights && e.kind() != ErrorKind::Plugin) throw;
     }
   }
+  if (!is_folder(folder) && is_model(file, registry)) return import_model(file, registry);
   ImportedModel imported;
   imported.path = file;
   imported.file = MappedFile::open(file);

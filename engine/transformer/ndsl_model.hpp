@@ -15,8 +15,8 @@ namespace harmonics::engine {
 
 struct NdslOptions {
   std::map<std::string, std::string> set;  // settings that override the file's: {"num_layers", "2"}
-  // A Hugging Face folder (safetensors, and config.json, which overrides the file's settings) or a safetensors file;
-  // "": initial values.
+  // A Hugging Face folder, whose config.json overrides the file's settings, or a file (read_ndsl_weights()); "":
+  // initial values.
   std::string weights;
   bool distinct_layers = false;  // see NdslCompileOptions; for checks
   uint64_t seed = 0;             // seed of initial values
@@ -65,17 +65,19 @@ void check_ndsl(const CompiledNdsl& compiled);
 // file names outside of the folder.
 std::map<std::string, std::string> tensors_of_index(const std::string& path);
 std::vector<std::string> shards_of_index(const std::string& path);
-// Tensors of a Hugging Face folder or safetensors file, by their names in it.
 struct NdslWeights {
-  std::map<std::string, HTensor> tensors;  // views
+  std::map<std::string, HTensor> tensors;  // by the model's names, with separate experts; views where possible
   std::vector<std::shared_ptr<const MappedFile>> files;
 };
-NdslWeights read_ndsl_weights(const std::string& weights);
+// Reads the weights of a model: a Hugging Face folder, or a file that read_weights() reads, whose tensors are named as
+// in hf_mapping, as in the model, or as in the model behind the prefix of a flow. Throws ErrorKind::Weights, with all
+// names, for missing tensors.
+NdslWeights read_ndsl_weights(const CompiledNdsl& compiled, const std::string& weights);
 // Returns the contents of config.json for the model.
 std::string folder_configuration(const CompiledNdsl& compiled);
 
-// Returns the folder's metadata: tokenizer, chat template and end-of-text ids; only the files if no importer supports
-// its architecture. `whole`: include the tokenizer's metadata, as in GGUF files.
+// Returns the metadata of a folder or file: tokenizer, chat template and end-of-text ids; only the files if no importer
+// supports its architecture. `whole`: include the tokenizer's metadata, as in GGUF files.
 ImportedModel imported_beside_ndsl(const std::string& folder, Registry& registry, bool whole = false);
 
 }  // namespace harmonics::engine

@@ -1,5 +1,6 @@
 #include "engine/transformer/trained_weights.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 
@@ -28,11 +29,16 @@ std::string prefix_in(const TensorFile& trained, const std::map<std::string, Ten
                       const std::string& file, const std::string& model) {
   const std::set<std::string> found = prefixes_in(trained, parameters);
   if (found.size() == 1) return *found.begin();
+  const auto is_of_adapter = [](const auto& entry) { return entry.first.ends_with(".lora_A"); };
   if (found.empty())
     throw Error(
         ErrorKind::Weights,
         fmt::format("none of the {} tensors of '{}' belongs to the model '{}'", trained.tensors.size(), file, model),
-        {}, {fmt::format("its tensors end in names such as '{}'", parameters.begin()->first)});
+        {},
+        {std::any_of(trained.tensors.begin(), trained.tensors.end(), is_of_adapter)
+             ? std::string("they are of an adapter: --lora takes its folder, output_dir/adapter of 'train' or "
+                           "--save-adapter of 'run'")
+             : fmt::format("tensors of the model end in names such as '{}'", parameters.begin()->first)});
   throw Error(
       ErrorKind::Weights,
       fmt::format("'{}' has weights of several models: {}", file, comma_separated({found.begin(), found.end()})), {},

@@ -22,9 +22,10 @@ using Texts = std::vector<std::vector<std::string>>;
       .note("export the model again");
 }
 
-// Converts a list of numbers of one kind, or of texts, which `kept` then owns.
+// Converts a list of numbers of one kind, or of texts, which `kept` then owns. An empty list is one of texts, such as
+// the merges of a vocabulary of bytes.
 MetadataValue list_of(const json::array& list, const std::string& path, std::string_view key, Texts& kept) {
-  if (!list.empty() && list.front().is_string()) {
+  if (list.empty() || list.front().is_string()) {
     std::vector<std::string>& texts = kept.emplace_back();
     for (const json::value& item : list) {
       if (!item.is_string()) refuse(path, key, "a list of strings and other values");

@@ -10,6 +10,7 @@
 #include "engine/cli/commands/bench_model.hpp"
 #include "engine/cli/commands/command.hpp"
 #include "engine/model/imported.hpp"
+#include "engine/transformer/ndsl_model.hpp"
 #include "engine/cli/run/open_graph.hpp"
 #include "engine/cli/run/open_model.hpp"
 #include "engine/cli/terminal/output.hpp"
@@ -138,7 +139,8 @@ class Bench {
 }  // namespace
 
 int bench_command(const Options& options) {
-  if (is_model(options.files.front(), Registry::global())) return bench_model(options);
+  const std::string& file = options.files.front();
+  if (is_ndsl(file) || is_model(file, Registry::global())) return bench_model(options);
   refuse_flags(options, {"prefill", "decode", "texts", "repeat", "weight-type", "cache-type", "spec", "set", "lora"},
                "a flow");
   const Flow flow = read_flow(options);

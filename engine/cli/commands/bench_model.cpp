@@ -19,6 +19,7 @@
 #include "engine/execution/machine.hpp"
 #include "engine/language/decoder.hpp"
 #include "engine/model/type_mix.hpp"
+#include "engine/transformer/ndsl_model.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -250,7 +251,14 @@ class ModelBench {
 
 // Throws if a flag is given that applies only to flows.
 void expect_flags_of_models(const Options& options) {
-  expect_no_flow_flags(options);
+  const std::string& file = options.files.front();
+  if (is_ndsl(file))
+    refuse_flags(options, {"weights-from", "graph"}, "a .ndsl file");
+  else
+    expect_no_flow_flags(options);
+  if (is_ndsl(file) && options.weights.empty())
+    throw Error(ErrorKind::Usage, fmt::format("'{}' lacks --weights FOLDER: a .ndsl file has no weights", file), {},
+                {"give a folder of Hugging Face, saved weights or a checkpoint"});
   refuse_flags(options, {"producer", "limits", "batch", "seconds", "cycle", "optimizer", "infer", "seed"},
                "a language model");
   if (options.prefill == std::vector<int64_t>{0} && options.decode == std::vector<int64_t>{0})

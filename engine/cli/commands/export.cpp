@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <utility>
 
 #include <boost/json.hpp>
@@ -19,7 +18,7 @@
 #include "engine/model/exported.hpp"
 #include "engine/model/imported.hpp"
 #include "engine/model/safetensors.hpp"
-#include "engine/model/sealed_file.hpp"
+#include "engine/model/weights_file.hpp"
 #include "engine/plugin/registry.hpp"
 #include "engine/transformer/adapter.hpp"
 #include "engine/transformer/added_tokens.hpp"
@@ -39,20 +38,12 @@ std::pair<std::string, std::string> option_of(const std::string& text) {
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
-// Reads a file of weights, or the weights of a checkpoint.
-TensorFile weights_of_run(const std::string& path) {
-  TensorFile file = read_weights(path);
-  if (holds_state(file))
-    std::erase_if(file.tensors, [](const auto& entry) { return entry.first.find('/') != std::string::npos; });
-  return file;
-}
-
 // Returns the main file of an output: config.json for a folder.
 std::string output_file(const std::string& to) { return to.ends_with('/') ? to + kFolderFile : model_file(to); }
 
 ExportResult export_weights(const std::string& from, const std::string& to, Registry& registry,
                             const ExportOptions& how) {
-  const TensorFile file = weights_of_run(from);
+  const TensorFile file = read_run_weights(from, registry);
   AttributeMap metadata;
   for (const auto& [key, text] : file.metadata) metadata.set(key, text);
   return export_model(file.tensors, metadata, to, registry, how, [&] {
@@ -105,16 +96,6 @@ std::map<std::string, HTensor> with_adapters(const ImportedModel& model, const s
   return merged_tensors(model, *resolved, adapters);
 }
 
-// Returns a `.ndsl` file or built-in model with weights trained in a flow; none if the weights are not from a flow.
-std::optional<ImportedModel> described_from_run(const std::string& from, const TensorFile& trained,
-                                                const std::string& weights, const DescribedOptions& described) {
-  NdslOptions of_file;
-  of_file.set = described.set;
-  const auto compiled = compile_ndsl_model(from, of_file);
-  if (!has_trained_tensors(*compiled, trained)) return {};
-  return described_model(*compiled, from, trained_tensors(*compiled, trained, weights), described);
-}
-
 ExportResult export_described(const std::string& from, const std::string& to, const Options& options,
                               const ExportOptions& how) {
   DescribedOptions described = described_options(options);
@@ -125,17 +106,8 @@ ExportResult export_described(const std::string& from, const std::string& to, co
     throw Error(ErrorKind::Usage, fmt::format("--lora changes weights, but '{}' has none", from), {},
                 {"--weights FOLDER names those that the adapter was trained on"});
   if (weights.empty()) print_note(fmt::format("'{}' has no weights: these are initial values", from));
-  TensorFile trained;
-  std::optional<ImportedModel> model;
-  if (!weights.empty() && !is_folder(weights)) {
-    trained = weights_of_run(weights);
-    model = described_from_run(from, trained, weights, described);
-  }
-  if (!model) model = import_described(from, weights, Registry::global(), described);
-  return export_tensors(*model, with_adapters(*model, files), to, options, how, [&] {
-    model->expect_whole();
-    if (trained.mapped) trained.mapped->expect_whole();
-  });
+  const ImportedModel model = import_described(from, weights, Registry::global(), described);
+  return export_tensors(model, with_adapters(model, files), to, options, how, [&] { model.expect_whole(); });
 }
 
 // Adds the ids of special tokens, which config.json of a folder contains, if there is a tokenizer.
@@ -170,24 +142,26 @@ ExportResult export_file(const std::string& from, const std::string& to, const O
   // A folder gets the tokenizer's files of a folder, or of a described model, so that the tokenizer's metadata, which
   // GGUF files have, is not needed.
   ImportedModel model;
-  const bool is_hf = is_folder_of_huggingface(to, how), copies = is_hf && is_folder(from);
+  const bool is_hf = is_folder_of_huggingface(to, how);
+  std::string tokenizer = options.tokenizer;
+  if (tokenizer.empty() && is_hf && is_folder(from)) tokenizer = from;
   if (is_hf) model = import_language_model(from, registry, described_options(options));
-  if (!model.metadata.has(kDescribedBy)) {
-    if (copies)
-      add_token_ids(from, model);
-    else
-      model = import_whole(from, registry, described_options(options));
-  }
+  const bool copies = !tokenizer.empty() && !model.metadata.has(kDescribedBy);
+  if (copies && !is_folder(from) && model.metadata.has("tokenizer.ggml.model"))
+    throw Error(ErrorKind::Usage, fmt::format("--tokenizer has no effect: '{}' has its own tokenizer", from), {},
+                {"leave it out"});
+  if (!model.metadata.has(kDescribedBy) && !(is_hf && is_folder(from)))
+    model = import_whole(from, registry, described_options(options));
+  if (copies) add_token_ids(tokenizer, model);
   const auto with_tokenizer = [&](const ExportResult& result) {
-    if (copies && !model.metadata.has(kDescribedBy))
-      copy_tokenizer_files(from, std::filesystem::path(output_file(to)).parent_path().string());
+    if (copies) copy_tokenizer_files(tokenizer, std::filesystem::path(output_file(to)).parent_path().string());
     return result;
   };
   const auto whole = [&] { model.expect_whole(); };
   if (!files.empty() && !options.weights.empty())
     throw Error(ErrorKind::Usage, "--weights and --lora change the same weights", {}, {"export twice: once with each"});
   if (!options.weights.empty()) {
-    const TensorFile trained = weights_of_run(options.weights);
+    const TensorFile trained = read_run_weights(options.weights, registry);
     const auto learner = resolve_spec(import_language_model(from, registry, described_options(options)));
     return with_tokenizer(export_tensors(
         model, trained_tensors(model, *resolve_spec(model), *learner, trained, options.weights), to, options, how, [&] {
@@ -219,7 +193,8 @@ int export_command(const Options& options) {
   for (const std::string& text : options.format_options) how.options.push_back(option_of(text));
   const bool is_hf = is_folder_of_huggingface(to, how);
   for (const auto& [flag, given] :
-       {std::pair("--shard-size", options.shard_bytes > 0), std::pair("--add-token", !options.added_tokens.empty())})
+       {std::pair("--shard-size", options.shard_bytes > 0), std::pair("--add-token", !options.added_tokens.empty()),
+        std::pair("--tokenizer", !options.tokenizer.empty())})
     if (given && !is_hf)
       throw Error(ErrorKind::Usage, fmt::format("{} is for Hugging Face folders, but '{}' is not one", flag, to))
           .note("write a folder: NAME/");

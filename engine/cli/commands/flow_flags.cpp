@@ -450,7 +450,7 @@ void generate_flags(VerbRow& verb) {
 
 void embed_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("MODEL", "the file or folder of an encoder or language model");
+  f.positional("MODEL", "the file or folder of an encoder or language model, or a .ndsl file with --weights");
   PositionalRow& text = f.positional("TEXT", "the texts");
   text.required = false;
   text.repeats = true;
@@ -459,6 +459,7 @@ void embed_flags(VerbRow& verb) {
   pooling_flag(f);
   f.text("tokenizer", "FILE", "the model's tokenizer (default: the one in the model's file)", &Options::tokenizer);
   model_spec(f);
+  ndsl_weights_flag(f);
   machine(f);
 }
 
@@ -481,7 +482,8 @@ void chat_flags(VerbRow& verb) {
 
 void importance_flags(VerbRow& verb) {
   Flags f(verb);
-  f.positional("MODEL", "the file or folder of a language model, best in f32, f16 or bf16");
+  f.positional("MODEL",
+               "the file or folder of a language model, best in f32, f16 or bf16, or a .ndsl file with --weights");
   f.positional("TEXT", "a text file similar to the model's later input and output");
   f.positional("OUTPUT", "the file to write (.gguf)");
   f.whole("chunk", 1, 1 << 20, "tokens per chunk", [](Options& o, int64_t v) { o.chunk = v; }).initial = "512";
@@ -490,6 +492,7 @@ void importance_flags(VerbRow& verb) {
    }).example = "100";
   f.text("tokenizer", "FILE", "the model's tokenizer (default: the one in the model's file)", &Options::tokenizer);
   model_spec(f);
+  ndsl_weights_flag(f);
   machine(f);
 }
 

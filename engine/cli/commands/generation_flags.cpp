@@ -37,7 +37,7 @@ void session_flags(Flags& f, const char* overflow_help) {
 }
 
 void ndsl_weights_flag(Flags& f) {
-  f.text("weights", "FOLDER", "for a .ndsl file: the Hugging Face folder with its weights and tokenizer",
+  f.text("weights", "FILE", "weights of a .ndsl file: a Hugging Face folder, saved weights or a checkpoint",
          &Options::weights);
 }
 

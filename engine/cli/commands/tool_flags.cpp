@@ -153,7 +153,7 @@ void quantize_flags(VerbRow& verb) {
   f.text("importance", "FILE",
          "weight errors by the importance of columns (a file of harmonics importance or llama.cpp)",
          &Options::importance);
-  f.text("weights", "FILE", "weights of a .ndsl file: a Hugging Face folder or the saved weights of a flow",
+  f.text("weights", "FILE", "weights of a .ndsl file: a Hugging Face folder, saved weights or a checkpoint",
          &Options::weights);
   f.texts("set", "NAME=VALUE", "override a setting of a .ndsl file", &Options::set);
   f.on("requantize", "also convert matrices that are already quantized; errors accumulate", &Options::requantize);

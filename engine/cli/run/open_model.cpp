@@ -6,13 +6,20 @@
 
 #include "engine/base/nearest_file.hpp"
 #include "engine/base/spelling.hpp"
+#include "engine/checkpoint/checkpoint_folder.hpp"
 #include "engine/cli/run/model_options.hpp"
+#include "engine/plugin/registry.hpp"
+#include "engine/transformer/described.hpp"
 #include "engine/transformer/ndsl_model.hpp"
 
 namespace harmonics::engine::cli {
 
 OpenedModel open_model(const std::string& path, const Options& options) {
-  OpenedModel opened{import_for(path, options), {}};
+  OpenedModel opened;
+  if (is_ndsl(path))
+    opened.imported = import_described(path, options.weights, Registry::global(), described_options(options));
+  else
+    opened.imported = import_for(path, options);
   opened.model = model_of(opened.imported, model_options(options));
   opened.model.limits = options.limits;
   return opened;
@@ -24,6 +31,13 @@ void expect_no_misspelt_model(const std::string& path) {
   if (std::filesystem::exists(path, failed)) return;
   if (const std::string meant = did_you_mean(path, builtin_ndsl_models()); !meant.empty())
     throw Error(ErrorKind::NoInput, fmt::format("there is no file and no built-in model '{}'", path), {}, {meant});
+}
+
+std::string checkpoint_in(const std::string& path) {
+  std::error_code failed;
+  if (!std::filesystem::is_directory(path, failed)) return path;
+  const auto entries = CheckpointFolder(path).list();
+  return entries.empty() ? path : entries.front().path;
 }
 
 void expect_given_weights(const Options& options) {

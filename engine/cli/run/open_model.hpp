@@ -22,6 +22,8 @@ void expect_no_misspelt_model(const std::string& path);
 
 // Throws ErrorKind::NoInput if --weights names a file that does not exist.
 void expect_given_weights(const Options& options);
+// Returns the newest checkpoint of a folder of checkpoints; any other path unchanged.
+std::string checkpoint_in(const std::string& path);
 
 // Throws ErrorKind::Usage if one of these flags was given: "--batch has no effect: 'm.gguf' is a language model".
 void refuse_flags(const Options& options, std::initializer_list<const char*> flags, const std::string& what);

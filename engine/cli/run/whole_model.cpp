@@ -1,6 +1,7 @@
 #include "engine/cli/run/whole_model.hpp"
 
 #include <filesystem>
+#include <string_view>
 #include <utility>
 
 #include <fmt/core.h>
@@ -26,8 +27,11 @@ ImportedModel import_whole(const std::string& path, Registry& registry, const De
 }
 
 AsGguf::AsGguf(const std::string& from, const std::string& to) : path_(from) {
-  if (model_file(from) == from && !from.ends_with(std::string("/") + kFolderFile)) return;
+  expect_model_folder(from);
   Registry& registry = Registry::global();
+  const auto file = MappedFile::open(model_file(from));
+  const std::string_view bytes(static_cast<const char*>(file->data()), file->bytes());
+  if (bytes.starts_with("GGUF")) return;
   const ImportedModel model = import_whole(from, registry);
   path_ = to + ".whole.gguf";
   export_model(model.tensors, model.metadata.values(), path_, registry, {"gguf", {}}, [&] { model.expect_whole(); });

@@ -12,7 +12,8 @@ namespace harmonics::engine::cli {
 // Imports a model with all metadata, including vocabularies that the importer omits by default.
 ImportedModel import_whole(const std::string& path, Registry& registry, const DescribedOptions& options = {});
 
-// A model as a GGUF file: the file itself or, for a folder, a temporary file beside `to` that the destructor removes.
+// A model as a GGUF file: the file itself, or a temporary file beside `to`, which the destructor removes, for a folder
+// or a file of another format.
 class AsGguf {
  public:
   AsGguf(const std::string& from, const std::string& to);
