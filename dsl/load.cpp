@@ -1,6 +1,7 @@
 #include "dsl/load.hpp"
 
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "dsl/hmx/parser.hpp"
@@ -59,6 +60,8 @@ Flow parse_flow_file(const std::string& path) {
   } catch (const Error& e) {
     const Ending* known = ending_of(path);
     if (!known || e.kind() == ErrorKind::NoInput) throw;
+    std::error_code failed;
+    if (std::filesystem::is_empty(path, failed)) throw Error(ErrorKind::Syntax, "'" + path + "' is empty");
     throw Error(ErrorKind::Syntax, "'" + path + "' is " + known->what + " by its name, not a flow", {},
                 {known->remedy});
   }

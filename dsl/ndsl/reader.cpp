@@ -66,7 +66,8 @@ FilePart FileReader::read() {
   model.path = document_.source->name();
   model.name.place = place({1, 1, 1});
   if (document_.root.kind == Kind::null) {
-    problems_.add({}, "the file is empty", "'harmonics list models' shows models to begin with: extends: NAME");
+    problems_.add({}, fmt::format("'{}' is empty", model.path),
+                  "'harmonics list models' shows models to begin with: extends: NAME");
     for (const char* all : {"extends", "import"}) problems_.doubt(all);
     part_.errors = problems_.take();
     part_.doubted = problems_.doubted();

@@ -14,6 +14,9 @@ std::string advice_for_missing(const std::string& path) {
   std::error_code failed;
   const fs::path given(path), folder = given.parent_path();
   if (fs::exists(given, failed)) return "";
+  if (path == "-") return "'-' is the name of a file here: standard input is /dev/stdin";
+  if (fs::is_symlink(given, failed))
+    return "it is a symbolic link to '" + fs::read_symlink(given, failed).string() + "', which does not exist";
   if (!folder.empty() && !fs::is_directory(folder, failed)) return "there is no folder '" + folder.string() + "'";
   std::vector<std::string> names;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder.empty() ? fs::path(".") : folder, failed)) {

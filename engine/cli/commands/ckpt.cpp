@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 
 #include <boost/json.hpp>
 #include <fmt/core.h>
 
+#include "engine/base/nearest_file.hpp"
 #include "engine/base/spelling.hpp"
 #include "engine/cli/commands/ckpt.hpp"
 #include "engine/checkpoint/checkpoint_folder.hpp"
@@ -22,6 +24,10 @@ namespace json = boost::json;
 // Returns the file itself, or the checkpoints of a folder, newest first.
 std::vector<std::string> files_of(const std::string& path) {
   std::vector<std::string> names;
+  std::error_code failed;
+  if (!std::filesystem::exists(path, failed))
+    throw Error(ErrorKind::NoInput, fmt::format("cannot read '{}': No such file or directory", path), {},
+                {advice_for_missing(path)});
   if (FileCalls::system().list(path.c_str(), names) != 0) return {path};
   std::vector<std::string> files;
   for (const CheckpointFolder::Entry& e : CheckpointFolder(path).list()) files.push_back(e.path);

@@ -15,6 +15,7 @@
 #include "engine/execution/work.hpp"
 #include "engine/model/state_binding.hpp"
 #include "engine/passes/observe.hpp"
+#include "engine/passes/pass.hpp"
 #include "engine/program/step_input.hpp"
 #include "engine/transformer/ndsl_model.hpp"
 
@@ -58,7 +59,8 @@ EntrySignature signature_of(const Program& program) {
     if (!step_input_of(leaf->callee)) s.inputs.emplace_back(leaf->callee, program.type(leaf->outputs.at(0)).str());
   for (const NamedValue& output : program.outputs)
     s.outputs.emplace_back(output.name, program.type(output.value).str());
-  for (const Node& node : program.nodes) s.flops += work_of(program, node).flops();
+  const Program used = dce(program);
+  for (const Node& node : used.nodes) s.flops += work_of(used, node).flops();
   return s;
 }
 

@@ -10,6 +10,7 @@
 #include "engine/cli/terminal/output.hpp"
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/execution/work.hpp"
+#include "engine/passes/pass.hpp"
 #include "engine/training/step_memory.hpp"
 #include "engine/transformer/ndsl_model.hpp"
 
@@ -89,7 +90,7 @@ bool explain_model_html(const Options& options) {
   sizes.batch = options.run.batch.value_or(1);
   sizes.tokens = options.tokens;
   sizes.operations = true;
-  const Program program = model.trace(model.entry("forward"), sizes);
+  const Program program = dce(model.trace(model.entry("forward"), sizes));
   ModelPage page(model.name);
   page.figure("sequences", thousands(sizes.batch));
   page.figure("tokens of each", thousands(sizes.tokens));

@@ -49,7 +49,6 @@ class Summing {
     SummaryStep step{cycle + 1, settings.batch, o.mode == Mode::train};
     for (const Node& node : lowered.program.nodes) {
       const double flops = work_of(lowered.program, node).flops();
-      step.flops += flops;
       if (const NodeScope& scope = lowered.program.scope_of(node); scope.phase == Phase::forward)
         add_to_arrow(scope.path, flops / static_cast<double>(settings.batch), cycle);
     }
@@ -57,6 +56,7 @@ class Summing {
     for (const TrainedParameter& parameter : lowered.trained) trained_.insert(parameter.name);
     const auto executable = compile(lowered.program, &graph_.store(), graph_.executor(options_.run.threads),
                                     graph_.compile_options(options_.run, step.trains));
+    for (const Node& node : executable->program().nodes) step.flops += work_of(executable->program(), node).flops();
     step.buffers = executable->memory().arena_bytes;
     step.state = executable->memory().state_bytes;
     summary_.steps.push_back(step);

@@ -17,7 +17,10 @@
 #include "engine/cli/terminal/terminal.hpp"
 #include "engine/cli/run/trace.hpp"
 #include "engine/cycle/cycle_runtime.hpp"
+#include "engine/model/imported.hpp"
+#include "engine/plugin/registry.hpp"
 #include "engine/training/step_memory.hpp"
+#include "engine/transformer/ndsl_model.hpp"
 
 namespace harmonics::engine::cli {
 
@@ -244,6 +247,11 @@ void write_trace(const Profile& p, const std::string& path) {
 
 int profile_command(const Options& options) {
   expect_ending("--trace", options.trace, {".json"}, "events as JSON");
+  const std::string file = options.files.empty() ? "" : options.files.front();
+  if (is_ndsl(file) || is_model(file, Registry::global()))
+    throw Error(ErrorKind::Usage, fmt::format("'{}' is a model, and profile takes flows", file), {},
+                {fmt::format("harmonics bench {} measures its rates", file),
+                 fmt::format("to time its operations, write a flow that takes it as model(\"{}\")", file)});
   const Flow flow = read_flow(options);
   return with_source(flow.source, [&] {
     std::unique_ptr<BoundGraph> graph = open_graph(flow, options, options.inference);

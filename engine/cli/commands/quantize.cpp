@@ -186,17 +186,18 @@ int quantize_command(const Options& options) {
   if (options.keep_split && result.files.size() == 1)
     print_note(fmt::format("--keep-split has no effect: '{}' is one file", from));
   if (options.json) {
-    boost::json::object object{{"version", 1},
-                               {"from", from},
-                               {"type", options.mix},
-                               {"tensors", result.tensors.size()},
-                               {"converted", result.converted},
-                               {"unfit", boost::json::value_from(unfit_of(result))},
-                               {"bytes_before", result.bytes_before},
-                               {"bytes_after", result.bytes_after},
-                               {"bits_per_weight", result.bits_per_weight()},
-                               {"relative_error", result.relative_error},
-                               {"seconds", seconds}};
+    boost::json::object object{
+        {"version", 1},
+        {"from", from},
+        {"type", options.mix},
+        {"tensors", result.tensors.size()},
+        {"converted", result.converted},
+        {"unfit", boost::json::value_from(unfit_of(result))},
+        {"bytes_before", result.bytes_before},
+        {"bytes_after", result.bytes_after},
+        {"bits_per_weight", result.bits_per_weight()},
+        {"relative_error", options.dry_run ? boost::json::value(nullptr) : boost::json::value(result.relative_error)},
+        {"seconds", seconds}};
     if (!options.dry_run) object["to"] = result.files.front();
     if (!options.dry_run) object["files"] = result.files.size();
     if (options.dry_run) object["table"] = json_of(result.tensors);

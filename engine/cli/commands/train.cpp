@@ -267,6 +267,10 @@ int train_command(const Options& options) {
     throw Error(ErrorKind::Usage,
                 fmt::format("'{}' is a model; 'train' takes the configuration of a language model", path), {},
                 {fmt::format("name it in a configuration: model_dsl: {}", path)});
+  if (!path.ends_with(".json") && is_model(path, Registry::global()))
+    throw Error(ErrorKind::Usage,
+                fmt::format("'{}' is a model; 'train' takes the configuration of a language model", path), {},
+                {fmt::format("name it in a configuration: model: {}", path)});
   if (!options.replay.empty()) refuse_beside(options, {"resume", "dry-run"}, "--replay");
   const auto source = std::make_shared<SourceText>(path, read_plain_file(path));
   TrainSettings written;  // settings as in the configuration

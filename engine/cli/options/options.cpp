@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -120,10 +121,13 @@ class ArgumentReader {
     return nullptr;
   }
 
-  [[noreturn]] void unknown(const std::string& word) const {
+  // `given`: the word as it was given, which may be the name of a file.
+  [[noreturn]] void unknown(const std::string& word, const std::string& given) const {
     std::vector<std::string> known;
     for (const FlagRow& f : verb_.flags) known.push_back("--" + f.name);
     Error e(ErrorKind::Usage, fmt::format("'{}' has no flag {}", verb_.name, word));
+    std::error_code failed;
+    if (std::filesystem::exists(given, failed)) throw e.note(fmt::format("for the file of this name: ./{}", given));
     const std::string name = word.substr(std::min<size_t>(2, word.size()));
     std::vector<std::string> others;
     for (const VerbRow& other : table_)
@@ -153,10 +157,10 @@ class ArgumentReader {
     const size_t equals = word.find('=');
     const FlagRow* row = is_long ? verb_.find(word.substr(2, equals - 2)) : find_short(word[1]);
     if (!row && is_long) row = find_synonym(word.substr(2, equals - 2));
-    if (!row) unknown(is_long ? word.substr(0, equals) : word.substr(0, 2));
+    if (!row) unknown(is_long ? word.substr(0, equals) : word.substr(0, 2), word);
     if (is_long)
       return value_of(*row, equals == std::string::npos ? std::nullopt : std::optional(word.substr(equals + 1)));
-    if (row->value.empty() && word.size() > 2) unknown(word);
+    if (row->value.empty() && word.size() > 2) unknown(word, word);
     value_of(*row, word.size() > 2 ? std::optional(word.substr(2)) : std::nullopt);
   }
 
@@ -173,6 +177,9 @@ class ArgumentReader {
         e.note(fmt::format("for instance --{} {}", row.name, example));
       refuse(std::move(e));
     }
+    // As a shell passes an unset variable: --weights "$FILE".
+    if (value && value->empty() && !row.optional && row.value != "TEXT")
+      refuse(Error(ErrorKind::Usage, fmt::format("--{} lacks its {}: the value is empty", row.name, row.value)));
     give_to(row, value.value_or(""));
   }
 

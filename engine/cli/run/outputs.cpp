@@ -34,6 +34,8 @@ namespace {
 void expect_writable(const char* flag, const std::string& path) {
   std::error_code failed;
   const fs::path linked = fs::is_symlink(path, failed) ? fs::weakly_canonical(path, failed) : fs::path(path);
+  if ((void)fs::symlink_status(linked, failed); failed == std::errc::filename_too_long)
+    refuse(flag, path, std::strerror(ENAMETOOLONG), "give a shorter name");
   if (fs::is_directory(linked, failed))
     refuse(flag, path, "it is a folder",
            fmt::format("name a file in it: {} {}", flag, (fs::path(path) / "NAME").string()));

@@ -132,7 +132,8 @@ boost::json::object figures_json(BoundGraph& graph, const RunOutcome& outcome) {
   const RunRates& f = outcome.rates;
   o["tokens_per_second"] = json_of(f.tokens_per_second, f.tokens_per_second > 0);
   o["peak_share"] = json_of(f.peak_share, f.peak_share >= 0);
-  o["memory"] = boost::json::object{{"resident_bytes", f.resident}, {"most_bytes", most_resident_bytes()}};
+  o["memory"] = boost::json::object{{"resident_bytes", f.resident},
+                                    {"most_bytes", std::max(f.resident, most_resident_bytes())}};  // both are estimates
   o["precision"] = boost::json::object{
       {"name", r.precision},
       {"why", r.precision_reason.empty() ? boost::json::value(nullptr) : boost::json::value(r.precision_reason)}};
