@@ -92,6 +92,7 @@ int dispatch(const VerbRow& verb, Options options) {
   settle_device(options);
   settle_precision(options.run, Registry::global(), options.run.deterministic);
   options.weights = checkpoint_in(options.weights);
+  note_unapplied_adapter(options);
   if (options.verb == "export") options.files.front() = checkpoint_in(options.files.front());
   return run_verb(verb, options);
 }

@@ -451,12 +451,6 @@ std::string module_of_source(const Source& source) {
   return named.name.substr(0, named.name.size() - kWeight.size());
 }
 
-std::map<std::string, Shape> shapes_of(const std::map<std::string, HTensor>& tensors) {
-  std::map<std::string, Shape> shapes;
-  for (const auto& [name, tensor] : tensors) shapes.emplace(name, tensor.shape());
-  return shapes;
-}
-
 }  // namespace
 
 std::map<std::string, WeightModule> modules_of(const CompiledNdsl& model) {
@@ -524,13 +518,11 @@ NdslMisfits misfits_of(const CompiledNdsl& model, const std::map<std::string, Sh
   return misfits;
 }
 
-bool is_mapped(const CompiledNdsl& model, const std::map<std::string, HTensor>& tensors) {
-  return !misfits_of(model, shapes_of(tensors)).any();
-}
-
 std::map<std::string, HTensor> import_mapped(const CompiledNdsl& model, const std::map<std::string, HTensor>& tensors,
                                              const std::string& folder) {
-  const NdslMisfits misfits = misfits_of(model, shapes_of(tensors));
+  std::map<std::string, Shape> have;
+  for (const auto& [name, tensor] : tensors) have.emplace(name, tensor.shape());
+  const NdslMisfits misfits = misfits_of(model, have);
   if (misfits.any()) {
     Error error(ErrorKind::Weights, fmt::format("the weights in '{}' are not those of '{}'", folder, model.file.path));
     if (!misfits.missing.empty()) error.note("note: missing: " + named_all(misfits.missing));

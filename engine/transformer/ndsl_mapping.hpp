@@ -31,9 +31,6 @@ struct NdslMisfits {
 // `have`: shapes by name, which are compared only if `known_shapes`.
 NdslMisfits misfits_of(const CompiledNdsl& model, const std::map<std::string, Shape>& have, bool known_shapes = true);
 
-// Returns whether the tensors are those of a folder with this model.
-bool is_mapped(const CompiledNdsl& model, const std::map<std::string, HTensor>& tensors);
-
 // Converts tensors of a folder to those of the model, by name; stacked experts become "NAME[0]" and so on. Results are
 // views if their rows are contiguous in the source. Throws ErrorKind::Weights, with all names, if the tensors do not
 // match. `folder` is for messages.

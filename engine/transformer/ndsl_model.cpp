@@ -65,6 +65,13 @@ void add_file(NdslWeights& to, const std::string& path) {
                   fmt::format("'{}': the tensor {} is in another file too", path, shown_name(name)));
 }
 
+// Returns whether the tensors are those of a folder with this model.
+bool is_mapped(const CompiledNdsl& compiled, const std::map<std::string, HTensor>& tensors) {
+  std::map<std::string, Shape> shapes;
+  for (const auto& [name, tensor] : tensors) shapes.emplace(name, tensor.shape());
+  return !misfits_of(compiled, shapes).any();
+}
+
 // Returns the mapped file that contains the elements, or null if they were copied.
 std::shared_ptr<const MappedFile> file_of(const NdslWeights& read, const HTensor& tensor) {
   const auto* at = static_cast<const std::byte*>(tensor.raw()->storage->data());

@@ -113,9 +113,13 @@ TEST_CASE("forms: weights without their model name the remedy") {
   const Result adapter = harmonics("explain " + base + " --lora " + saved);
   CHECK(adapter.code == 65);
   CHECK(has(adapter.err, "is not an adapter\nhelp: adapters are PEFT folders and GGUF files"));
-  const Result merged = harmonics("export " + base + " " + (f / "m.gguf") + " --weights " + saved);
-  CHECK(merged.code == 65);
-  CHECK(has(merged.err, "help: they are of an adapter: --lora takes its folder"));
+  for (const std::string& model : {"export " + base + " " + (f / "m.gguf"), "explain " + f.model + " --show entries"}) {
+    const Result without = harmonics(model + " --weights " + saved);
+    CHECK(without.code == 0);
+    CHECK(has(without.err, "also has an adapter, which is not applied: --lora takes its folder"));
+  }
+  const std::string with_base = f.model + " --weights " + saved + " --lora " + f.out + "/adapter";
+  CHECK_FALSE(f.scores(with_base) == f.scores(f.model + " --weights " + saved));
 }
 
 TEST_CASE("forms: FLOPs of an entry are those of its results") {

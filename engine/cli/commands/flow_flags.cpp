@@ -79,12 +79,6 @@ void streams(Flags& f,
   packed_cache(f);
 }
 
-void model_spec(Flags& f) {
-  f.group("Model");
-  f.text("spec", "FILE", "the model's spec in JSON (default: the one of its architecture)", &Options::spec);
-  f.texts("set", "NAME=VALUE", "set a variable of the spec, overriding the file and the spec", &Options::set);
-}
-
 void consumers(Flags& f, const char* help) {
   f.texts("consumer", "[NAME=]ADDRESS", help, &Options::consumers).short_name = "c";
 }

@@ -36,6 +36,12 @@ void session_flags(Flags& f, const char* overflow_help) {
          &Options::session);
 }
 
+void model_spec(Flags& f) {
+  f.group("Model");
+  f.text("spec", "FILE", "the model's spec in JSON (default: the one of its architecture)", &Options::spec);
+  f.texts("set", "NAME=VALUE", "set a variable of the spec, overriding the file and the spec", &Options::set);
+}
+
 void ndsl_weights_flag(Flags& f) {
   f.text("weights", "FILE", "weights of a .ndsl file: a Hugging Face folder, saved weights or a checkpoint",
          &Options::weights);

@@ -44,6 +44,7 @@ void value_trace_flag(Flags& f);
 void speculation_flags(Flags& f);
 void overflow_flags(Flags& f, const char* overflow_help);
 void session_flags(Flags& f, const char* overflow_help);
+void model_spec(Flags& f);
 void ndsl_weights_flag(Flags& f);
 void pooling_flag(Flags& f);
 void chat_template_flag(Flags& f);

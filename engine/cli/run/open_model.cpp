@@ -1,6 +1,8 @@
 #include "engine/cli/run/open_model.hpp"
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include <fmt/core.h>
 
@@ -8,6 +10,8 @@
 #include "engine/base/spelling.hpp"
 #include "engine/checkpoint/checkpoint_folder.hpp"
 #include "engine/cli/run/model_options.hpp"
+#include "engine/cli/terminal/terminal.hpp"
+#include "engine/model/safetensors.hpp"
 #include "engine/plugin/registry.hpp"
 #include "engine/transformer/described.hpp"
 #include "engine/transformer/ndsl_model.hpp"
@@ -38,6 +42,25 @@ std::string checkpoint_in(const std::string& path) {
   if (!std::filesystem::is_directory(path, failed)) return path;
   const auto entries = CheckpointFolder(path).list();
   return entries.empty() ? path : entries.front().path;
+}
+
+void note_unapplied_adapter(const Options& options) {
+  std::error_code failed;
+  if (options.quiet || options.files.empty() || !options.lora.empty()) return;
+  if (options.verb != "export" && !is_ndsl(options.files.front())) return;
+  if (!options.weights.ends_with(".safetensors") || !std::filesystem::is_regular_file(options.weights, failed)) return;
+  std::map<std::string, HTensor> tensors;
+  try {
+    tensors = read_safetensors(options.weights).tensors;
+  } catch (const Error&) {
+    return;  // the verb reports it
+  }
+  const auto is_of_adapter = [](const auto& entry) { return entry.first.ends_with(".lora_A"); };
+  if (std::any_of(tensors.begin(), tensors.end(), is_of_adapter))
+    print_note(
+        fmt::format("'{}' also has an adapter, which is not applied: --lora takes its folder, output_dir/adapter "
+                    "of 'train' or --save-adapter of 'run'",
+                    options.weights));
 }
 
 void expect_given_weights(const Options& options) {

@@ -24,6 +24,8 @@ void expect_no_misspelt_model(const std::string& path);
 void expect_given_weights(const Options& options);
 // Returns the newest checkpoint of a folder of checkpoints; any other path unchanged.
 std::string checkpoint_in(const std::string& path);
+// Prints a note if the weights for a model also have an adapter, which --lora would apply, and --lora is not given.
+void note_unapplied_adapter(const Options& options);
 
 // Throws ErrorKind::Usage if one of these flags was given: "--batch has no effect: 'm.gguf' is a language model".
 void refuse_flags(const Options& options, std::initializer_list<const char*> flags, const std::string& what);
