@@ -138,7 +138,8 @@ Adapter read_adapter(const AdapterFile& given, const ResolvedSpec& resolved, Reg
   AdapterFile file = given;
   file.path = adapter_path(file.path);
   const bool folder = std::filesystem::is_directory(file.path, failed);
-  if (std::filesystem::is_regular_file(file.path, failed) && !is_model(file.path, registry))
+  if (std::filesystem::is_regular_file(file.path, failed) && !std::filesystem::is_empty(file.path, failed) &&
+      !is_model(file.path, registry))
     throw Error(
         ErrorKind::Weights, fmt::format("'{}' is not an adapter", file.path), {},
         {"adapters are PEFT folders and GGUF files: 'train' writes one to output_dir/adapter, 'run' to the path "

@@ -44,7 +44,8 @@ TEST_CASE("summary: layers, shapes, parameters, arithmetic and totals come first
   CHECK(flops < 1.05 * products);
   CHECK(layers[1].at("flops").to_number<double>() > 2.0 * 784 * 392);
   const json::value& step = summary.at("steps").at(0);
-  CHECK(step.at("flops").to_number<double>() > 2.5 * 64 * products);    // forward, backward, and the update
+  CHECK(step.at("flops").to_number<double>() > 2.0 * 64 * products);  // without the gradient of the first input
+  CHECK(step.at("flops").to_number<double>() < 2.5 * 64 * products);
   CHECK(step.at("state_bytes").to_number<int64_t>() >= 3 * 4 * total);  // with two moments
   CHECK(step.at("buffer_bytes").to_number<int64_t>() > 0);
 }

@@ -178,7 +178,9 @@ class ArgumentReader {
       refuse(std::move(e));
     }
     // As a shell passes an unset variable: --weights "$FILE".
-    if (value && value->empty() && !row.optional && row.value != "TEXT")
+    const bool is_path =
+        row.value.starts_with("FILE") || row.value == "DIR" || row.value == "PATH" || row.value == "MODEL";
+    if (value && value->empty() && is_path)
       refuse(Error(ErrorKind::Usage, fmt::format("--{} lacks its {}: the value is empty", row.name, row.value)));
     give_to(row, value.value_or(""));
   }
