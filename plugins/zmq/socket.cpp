@@ -24,6 +24,10 @@ constexpr int kEvents = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED |
                         ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                         ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_ACCEPT_FAILED;
 
+bool is_receiver(Pattern pattern) {
+  return pattern == Pattern::Router || pattern == Pattern::Pull || pattern == Pattern::Sub;
+}
+
 int type_of(Pattern pattern) {
   switch (pattern) {
     case Pattern::Router:
@@ -71,7 +75,9 @@ Socket::Socket(const Address& address, const std::string& identity, const wire::
   int64_t most = static_cast<int64_t>(limits.frame_bytes);
   zmq_setsockopt(socket_, ZMQ_MAXMSGSIZE, &most, sizeof most);
   set(ZMQ_LINGER, 0);
-  set(ZMQ_IMMEDIATE, 1);
+  // Messages are queued for connected peers only. In a receiver, libzmq would drop the messages of a peer that were not
+  // read before it disconnected.
+  set(ZMQ_IMMEDIATE, is_receiver(address.pattern) ? 0 : 1);
   set(ZMQ_IPV6, 1);
   set(ZMQ_SNDHWM, most_queued);
   set(ZMQ_RCVHWM, most_queued);

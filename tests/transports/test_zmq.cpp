@@ -333,6 +333,42 @@ TEST_CASE("zmq: peers that do not speak ZeroMQ do not disturb a good sender") {
   for (const int s : peers) ::close(s);
 }
 
+TEST_CASE("zmq: messages that arrived before their sender left are read afterwards") {
+  const Deadline deadline;
+  for (const auto& [to, from] : {std::pair{Pattern::Pull, Pattern::Push}, std::pair{Pattern::Sub, Pattern::Pub}}) {
+    INFO(scheme_of(to));
+    Address there = loopback(from, 0), here = loopback(to, 0);
+    there.binds = true, here.binds = false;
+    auto sender = std::make_unique<Socket>(there, "", wire::Limits{}, 1000);
+    const std::string endpoint = sender->last_endpoint();
+    here.port = static_cast<uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1)));
+    Socket receiver(here, "", wire::Limits{}, 1000);
+    Socket::Part part;
+    const auto wait_for = [&](Event::Kind kind) {
+      for (Event event = receiver.event(); event.kind != kind; event = receiver.event())
+        receiver.wait(std::chrono::milliseconds(5), true, false);
+    };
+    wait_for(Event::Connected);
+    const auto bytes = [](int i) { return wire::owned(std::vector<std::byte>(1000, static_cast<std::byte>(i))); };
+    // A publisher drops messages until it knows the subscription.
+    while (from == Pattern::Pub && !sender->receive(part)) {
+      receiver.wait(std::chrono::milliseconds(5), true, false);
+      sender->wait(std::chrono::milliseconds(5), true, false);
+    }
+    for (int i = 0; i < 10; ++i)
+      while (sender->send(bytes(i)) != Socket::Sent::Yes) sender->wait(std::chrono::milliseconds(5), false, true);
+    sender->linger(kPatience);
+    sender.reset();
+    wait_for(Event::Disconnected);
+    receiver.wait(std::chrono::milliseconds(5), true, false);
+    for (int i = 0; i < 10; ++i) {
+      REQUIRE(receiver.receive(part));
+      CHECK(part.bytes.bytes[0] == static_cast<std::byte>(i));
+    }
+    CHECK(!receiver.receive(part));
+  }
+}
+
 TEST_CASE("zmq: no wake-up is lost, at any time") {
   Socket socket(loopback(Pattern::Router, 0), "", harmonics::wire::Limits{}, 4);
   constexpr int kCalls = 10000;
