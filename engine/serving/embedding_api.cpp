@@ -1,5 +1,6 @@
 #include "engine/serving/embedding_api.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -108,6 +109,9 @@ ServiceReply refused_embedding(EmbeddingApi api, const Error& error) {
   return refused_embedding(api, error.what(), usage ? 400 : 500, invalid ? invalid->field : "");
 }
 
+ServiceReply gone_reply(EmbeddingApi api) { return refused_embedding(api, "the client closed the connection", 499); }
+ServiceReply shutting_down(EmbeddingApi api) { return refused_embedding(api, "the server is shutting down", 503); }
+
 }  // namespace
 
 EmbeddingRequest read_embedding_request(EmbeddingApi api, std::string_view body) {
@@ -144,12 +148,12 @@ EmbeddingRequest read_embedding_request(EmbeddingApi api, std::string_view body)
 }
 
 std::string embedding_reply(const EmbeddingRequest& request, const std::string& model, Embedder& embedder,
-                            const Tokenizer& tokenizer, const std::atomic<bool>* gone) {
+                            const Tokenizer& tokenizer, const std::function<bool()>& stops) {
   const auto begun = std::chrono::steady_clock::now();
   int64_t tokens = 0;
   std::string vectors;
   for (size_t i = 0; i < request.inputs.size(); ++i) {
-    if (gone && *gone) throw Error(ErrorKind::Unavailable, "the client closed the connection");
+    if (stops && stops()) throw Error(ErrorKind::Unavailable, "the request was cancelled");
     const EmbeddingRequest::Input& input = request.inputs[i];
     std::vector<int32_t> ids = input.ids;
     if (ids.empty()) ids = tokenizer.encode(input.text, {.begin = false, .end = false, .whole = true});
@@ -188,7 +192,20 @@ EmbeddingWorker::~EmbeddingWorker() {
   }
   wake_.notify_all();
   thread_.join();
-  for (Waiting& one : waiting_) one.answer(refused_embedding(one.request.api, "the server is shutting down", 503));
+  for (Waiting& one : waiting_) one.answer(shutting_down(one.request.api));
+}
+
+// Makes room for other requests.
+void EmbeddingWorker::answer_gone() {
+  std::vector<Waiting> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto first =
+        std::stable_partition(waiting_.begin(), waiting_.end(), [](auto& one) { return !one.is_gone(); });
+    std::move(first, waiting_.end(), std::back_inserter(gone));
+    waiting_.erase(first, waiting_.end());
+  }
+  for (Waiting& one : gone) one.answer(gone_reply(one.request.api));
 }
 
 void EmbeddingWorker::answer(EmbeddingApi api, const ServiceRequest& request, const std::string& model,
@@ -202,6 +219,7 @@ void EmbeddingWorker::answer(EmbeddingApi api, const ServiceRequest& request, co
   one.model = model;
   one.gone = request.gone;
   one.answer = std::move(answer);
+  answer_gone();
   {
     const std::lock_guard lock(mutex_);
     if (waiting_.size() <= queue_) {  // the first one is about to be processed
@@ -227,10 +245,12 @@ void EmbeddingWorker::work() {
     }
     ServiceReply reply;
     try {
-      reply.body = embedding_reply(one.request, one.model, embedder_, tokenizer_, one.gone.get());
+      reply.body =
+          embedding_reply(one.request, one.model, embedder_, tokenizer_, [&] { return over_ || one.is_gone(); });
     } catch (const Error& e) {
-      const bool gone = one.gone && *one.gone;
-      reply = gone ? refused_embedding(one.request.api, e.what(), 499) : refused_embedding(one.request.api, e);
+      reply = one.is_gone() ? gone_reply(one.request.api)
+              : over_       ? shutting_down(one.request.api)
+                            : refused_embedding(one.request.api, e);
     } catch (const std::exception& e) {
       reply = refused_embedding(one.request.api, e.what(), 500);
     }

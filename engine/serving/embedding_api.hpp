@@ -41,16 +41,16 @@ struct EmbeddingRequest {
 // Parses a request. Throws ErrorKind::Usage with the name of an invalid field.
 EmbeddingRequest read_embedding_request(EmbeddingApi api, std::string_view body);
 // Computes the vectors and returns the body of the reply. Throws ErrorKind::Usage for texts that the embedder rejects,
-// and ErrorKind::Unavailable when `gone`, if not null, becomes true.
+// and ErrorKind::Unavailable when `stops`, if set, returns true; it is called before each text.
 std::string embedding_reply(const EmbeddingRequest& request, const std::string& model, Embedder& embedder,
-                            const Tokenizer& tokenizer, const std::atomic<bool>* gone = nullptr);
+                            const Tokenizer& tokenizer, const std::function<bool()>& stops = nullptr);
 
 // Computes vectors on its own thread, one request at a time.
 class EmbeddingWorker {
  public:
   // Embedder and tokenizer must outlive the worker. `queue`: maximum number of waiting requests.
   EmbeddingWorker(Embedder& embedder, const Tokenizer& tokenizer, size_t queue);
-  ~EmbeddingWorker();  // answers waiting requests with 503
+  ~EmbeddingWorker();  // answers the current request and waiting ones with 503
   EmbeddingWorker(const EmbeddingWorker&) = delete;
   EmbeddingWorker& operator=(const EmbeddingWorker&) = delete;
 
@@ -63,8 +63,10 @@ class EmbeddingWorker {
     std::string model;
     HttpHandler::Answer answer;
     std::shared_ptr<const std::atomic<bool>> gone = nullptr;  // whether the client has disconnected; null: unknown
+    bool is_gone() const { return gone && *gone; }
   };
   void work();
+  void answer_gone();
 
   Embedder& embedder_;
   const Tokenizer& tokenizer_;
@@ -72,7 +74,7 @@ class EmbeddingWorker {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Waiting> waiting_;
-  bool over_ = false;
+  std::atomic<bool> over_{false};
   std::thread thread_;
 };
 

@@ -292,15 +292,20 @@ class Connection : public Client, public std::enable_shared_from_this<Connection
       const auto self = weak.lock();
       if (!self || self->handed_on_) return;
       self->watching_ = false;
-      if (failed) return;
-      char byte;
-      const ssize_t n = ::recv(self->stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-      // An aborted connection (RST) is an error, not an end.
-      if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
-        *self->gone_ = true;
-        self->source_.reset();  // while it waits for more, it owns this connection
-      }
+      if (!failed && self->replies_) self->look();
     });
+  }
+
+  // Keeps what the client sends for its next request, behind which its end would not be seen.
+  void look() {
+    const size_t room = std::min<size_t>(4096, buffer_.max_size() - buffer_.size());
+    if (room == 0) return;
+    const ssize_t n = ::recv(stream_.socket().native_handle(), buffer_.prepare(room).data(), room, MSG_DONTWAIT);
+    if (n > 0) buffer_.commit(static_cast<size_t>(n));
+    // An aborted connection (RST) is an error, not an end.
+    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))) return watch();
+    *gone_ = true;
+    source_.reset();  // while it waits for more, it owns this connection
   }
 
   void open_events(const ServiceRequest& request, const http::request<http::string_body>& got) {

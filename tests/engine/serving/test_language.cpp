@@ -354,12 +354,17 @@ class HeldBack : public HttpHandler {
     const std::lock_guard<std::mutex> lock(mutex_);
     held_.push_back(std::move(answer));
     gone_ = request.gone;
+    body_ = std::move(request.body);
     came_.notify_all();
   }
   const std::string& known_paths() const override { return none_; }
   void await(size_t count) {
     std::unique_lock<std::mutex> lock(mutex_);
     REQUIRE(came_.wait_for(lock, std::chrono::seconds(60), [&] { return held_.size() == count; }));
+  }
+  std::string body() {  // of the last request
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return body_;
   }
   // Waits until the client of the last request has disconnected.
   bool await_gone() const {
@@ -379,6 +384,7 @@ class HeldBack : public HttpHandler {
   std::condition_variable came_;
   std::vector<Answer> held_;
   std::shared_ptr<const std::atomic<bool>> gone_;
+  std::string body_;
   const std::string none_;
 };
 
@@ -407,16 +413,36 @@ TEST_CASE("http: a server that finishes sends the replies of its requests whole"
 TEST_CASE("http: a client that closes or aborts its connection is gone") {
   for (const bool aborts : {false, true}) {
     INFO(aborts);
-    HeldBack handler;
-    HttpServer server(handler, {"127.0.0.1", 0, true});
-    std::optional<TextClient> client(std::in_place, server.port());
-    client->post("/", "{}");
-    handler.await(1);
-    if (aborts) client->abort_at_end();
-    client.reset();
-    CHECK(handler.await_gone());
-    handler.give("");
+    for (const char* more : {"", "\r\n", "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"}) {  // of the next request
+      INFO(more);
+      HeldBack handler;
+      HttpServer server(handler, {"127.0.0.1", 0, true});
+      std::optional<TextClient> client(std::in_place, server.port());
+      client->post("/", "{}");
+      handler.await(1);
+      client->send(more);
+      if (aborts) client->abort_at_end();
+      client.reset();
+      CHECK(handler.await_gone());
+      handler.give("");
+    }
   }
+}
+
+TEST_CASE("http: a request that arrives before the reply to the previous one is answered") {
+  HeldBack handler;
+  HttpServer server(handler, {"127.0.0.1", 0, true});
+  TextClient client(server.port());
+  const std::string body(20000, 'x');
+  client.post("/", "{}");
+  handler.await(1);
+  client.post("/", body);
+  handler.give("one");
+  handler.await(1);
+  CHECK(handler.body() == body);
+  handler.give("two");
+  const std::string heard = client.hear([](const std::string& s) { return s.ends_with("two"); });
+  CHECK(heard.find("one") != std::string::npos);
 }
 
 TEST_CASE("http: a compressed body is refused") {

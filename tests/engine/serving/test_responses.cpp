@@ -316,6 +316,45 @@ TEST_CASE("embeddings: a client that is gone gets no vectors, and others do") {
   CHECK(status(false) == 200);
 }
 
+TEST_CASE("embeddings: requests that run and wait end with the worker or their clients") {
+  SmallLanguage small;
+  Embedder embedder(small.model, *small.executor);
+  json::array many;
+  for (int i = 0; i < 2048; ++i) many.push_back(json::value(json::string_view(std::string(390, 'a'))));
+  const std::string large = json::serialize(json::object{{"input", std::move(many)}});
+  for (const bool leaves : {false, true}) {
+    INFO(leaves);
+    std::optional<EmbeddingWorker> worker(std::in_place, embedder, *small.tokenizer, 0);
+    const auto gone = std::make_shared<std::atomic<bool>>(false);
+    const auto ask = [&](const std::string& body) {
+      ServiceRequest request;
+      request.body = body;
+      request.gone = gone;
+      const auto said = std::make_shared<std::promise<int>>();
+      worker->answer(EmbeddingApi::openai, request, "small",
+                     [said](const ServiceReply& r) { said->set_value(r.status); });
+      return said->get_future();
+    };
+    const auto answered = [](const std::future<int>& f) {
+      return f.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    };
+    std::future<int> first = ask(large), second = ask(R"({"input": "b"})");
+    while (answered(second) && !answered(first)) second = ask(R"({"input": "b"})");  // until the first one runs
+    REQUIRE_FALSE(answered(first));
+    if (leaves) {
+      *gone = true;
+      std::future<int> third = ask(R"({"input": "c"})");
+      CHECK(first.get() == 499);
+      CHECK(second.get() == 499);
+      CHECK(third.get() == 499);
+    } else {
+      worker.reset();
+      CHECK(first.get() == 503);
+      CHECK(second.get() == 503);
+    }
+  }
+}
+
 TEST_CASE("embeddings: a service of vectors alone") {
   SmallLanguage small;
   Embedder embedder(small.model, *small.executor, {}, Pooling::mean);
