@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -28,7 +30,8 @@ namespace harmonics::engine {
 namespace {
 
 constexpr const char* kScheme = "zmq+rep:";
-constexpr size_t kMostOpen = 1024;  // maximum number of unanswered requests
+constexpr size_t kMostOpen = 1024;           // maximum number of requests without a sent reply
+constexpr std::chrono::seconds kUnread{10};  // time for a peer to read its replies
 
 // Functions of libzmq, looked up by name.
 struct Zmq {
@@ -131,6 +134,7 @@ Place place_of(const std::string& text, bool insecure) {
 bool is_tensors(const std::string& body) { return body.size() > 8 && std::memchr(body.data(), 0, 8) != nullptr; }
 
 using Parts = std::vector<std::string>;
+using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
@@ -150,6 +154,7 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
     for (const auto& [option, value] : {std::pair{ZMQ_LINGER, 0},
                                         {ZMQ_RCVHWM, 64},
                                         {ZMQ_SNDHWM, 64},
+                                        {ZMQ_ROUTER_MANDATORY, 1},
                                         {ZMQ_HANDSHAKE_IVL, 5000},
                                         {ZMQ_TCP_KEEPALIVE, 1},
                                         {ZMQ_TCP_KEEPALIVE_IDLE, 5},
@@ -218,11 +223,12 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
     while (!over_) {
       zmq_pollitem_t items[] = {
           {socket_, 0, ZMQ_POLLIN, 0}, {nullptr, wake_, ZMQ_POLLIN, 0}, {gate_, 0, ZMQ_POLLIN, 0}};
-      if (zmq_.poll(items, gate_ ? 3 : 2, 1000) < 0) continue;
+      if (zmq_.poll(items, gate_ ? 3 : 2, unsent_.empty() ? 1000 : 5) < 0) continue;
       if (gate_ && items[2].revents) admit();
       uint64_t count = 0;
       while (::read(wake_, &count, sizeof count) > 0) {
       }
+      send_late();
       answer();
       for (int i = 0; i < 64 && items[0].revents && !over_; ++i)
         if (!hear()) break;
@@ -267,45 +273,75 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
     request.beyond = place_.beyond;
     request.path = "/v1/predict";
     if (parts.size() == at + 2) request.authorization = "Bearer " + parts[at++];
+    if (open_ >= kMostOpen) {
+      send(envelope, Service::refusal(503, "too many requests", "try again later").body);  // dropped if unread
+      return true;
+    }
+    ++open_;
     if (parts.size() != at + 1) {
-      send(envelope,
-           Service::refusal(400, "the message has too many parts", "send one part, or the token and then the body")
-               .body);
+      deliver({envelope,
+               Service::refusal(400, "the message has too many parts", "send one part, or the token and then the body")
+                   .body});
       return true;
     }
     request.body = std::move(parts[at]);
     request.content_type = is_tensors(request.body) ? "application/x-safetensors" : "application/json";
-    if (++open_ > kMostOpen) {
-      --open_;
-      send(envelope, Service::refusal(503, "too many requests", "try again later").body);
-      return true;
-    }
     service_.handle(std::move(request),
                     [self = shared_from_this(), envelope = std::move(envelope)](ServiceReply reply) {
                       {
                         const std::lock_guard<std::mutex> lock(self->mutex_);
-                        self->answers_.emplace_back(envelope, std::move(reply.body));
+                        self->answers_.push_back({envelope, std::move(reply.body)});
                       }
-                      --self->open_;
                       if (!self->over_) self->wake();
                     });
     return true;
   }
 
+  struct Reply {
+    Parts envelope;  // the peer's identity comes first
+    std::string body;
+    Clock::time_point until = Clock::now() + kUnread;
+  };
+
   void answer() {
-    std::deque<std::pair<Parts, std::string>> ready;
+    std::deque<Reply> ready;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       ready.swap(answers_);
     }
-    for (const auto& [envelope, body] : ready) send(envelope, body);
+    for (Reply& reply : ready) deliver(std::move(reply));
   }
 
-  // Sends a reply. Drops it if the peer is gone or does not read.
-  void send(const Parts& envelope, const std::string& body) {
+  // Sends a reply, later if the queue of its peer is full.
+  void deliver(Reply reply) {
+    const auto is_of_peer = [&](const Reply& r) { return r.envelope.front() == reply.envelope.front(); };
+    if (std::any_of(unsent_.begin(), unsent_.end(), is_of_peer) || !send(reply.envelope, reply.body))
+      unsent_.push_back(std::move(reply));
+    else
+      --open_;
+  }
+
+  void send_late() {
+    std::set<std::string> full;  // peers
+    const Clock::time_point now = Clock::now();
+    std::erase_if(unsent_, [&](const Reply& reply) {
+      const std::string& peer = reply.envelope.front();
+      if (reply.until > now && (full.contains(peer) || !send(reply.envelope, reply.body))) {
+        full.insert(peer);
+        return false;
+      }
+      --open_;
+      return true;
+    });
+  }
+
+  // Sends a reply, or drops it if the peer is gone. Returns false if the peer's queue is full.
+  bool send(const Parts& envelope, const std::string& body) {
     for (const std::string& part : envelope)
-      if (zmq_.send(socket_, part.data(), part.size(), ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) return;
+      if (zmq_.send(socket_, part.data(), part.size(), ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0)
+        return zmq_.last_error() != EAGAIN;
     zmq_.send(socket_, body.data(), body.size(), ZMQ_DONTWAIT);
+    return true;
   }
 
   const Zmq& zmq_;
@@ -315,8 +351,9 @@ class ZmqServer::Running : public std::enable_shared_from_this<Running> {
   int wake_ = -1;
   std::string address_;
   std::mutex mutex_;
-  std::deque<std::pair<Parts, std::string>> answers_;
-  std::atomic<size_t> open_{0};
+  std::deque<Reply> answers_;
+  std::deque<Reply> unsent_;  // replies whose peers do not read them yet
+  size_t open_ = 0;           // requests without a sent reply
   std::atomic<bool> over_{false};
   std::thread thread_;
 };

@@ -29,7 +29,8 @@ class Asking {
  public:
   Asking(const std::string& address, int kind = ZMQ_REQ, const Keys* keys = nullptr, int patience = 20000)
       : context_(zmq_ctx_new()), socket_(zmq_socket(context_, kind)) {
-    const int none = 0;
+    const int none = 0, one = 1;
+    zmq_setsockopt(socket_, ZMQ_RCVHWM, &one, sizeof one);  // unread replies wait in the server
     zmq_setsockopt(socket_, ZMQ_RCVTIMEO, &patience, sizeof patience);
     zmq_setsockopt(socket_, ZMQ_LINGER, &none, sizeof none);
     const auto set = [&](int option, const wire::Key& key) {
@@ -109,6 +110,27 @@ TEST_CASE("zmq: predictions equal those over HTTP") {
   }
   client.say(kBody);
   CHECK_THAT(client.hear(), Catch::StartsWith("{\"outputs\":"));
+}
+
+TEST_CASE("zmq: a client that reads its replies late gets all of them") {
+  Served run;
+  run.start();
+  const Written place("");  // bind replaces the file
+  ZmqServer server(run.service, "zmq+rep:ipc:" + place.path(), false);
+  Asking client(server.address(), ZMQ_DEALER), other(server.address());
+  std::string many = R"({"inputs": {"x": [[1, 0, 0, 0])";
+  for (int i = 1; i < 256; ++i) many += ", [1, 0, 0, 0]";
+  many += "]}}";
+  constexpr int kRequests = 300;  // their replies exceed the queue of the peer and the buffers of its socket
+  for (int i = 0; i < kRequests; ++i) {
+    client.say(many);
+    REQUIRE(await([&] { return run.predictor.report().requests == static_cast<uint64_t>(i) + 1; }));
+  }
+  other.say(kBody);
+  CHECK_THAT(other.hear(), Catch::StartsWith("{\"outputs\":"));
+  int replies = 0;
+  while (replies < kRequests && client.hear().starts_with("{\"outputs\":")) ++replies;
+  CHECK(replies == kRequests);
 }
 
 TEST_CASE("zmq: a token for all requests comes before the body") {
