@@ -195,12 +195,19 @@ std::vector<Argument> http_options() {
   return options;
 }
 
+void expect_http(const std::string& name) {
+  const std::lock_guard<std::mutex> lock(endpoints().mutex);
+  endpoints().all.try_emplace(name);
+}
+
 void send_by_http(const std::string& name, SentSamples samples, Answer answer) {
   std::shared_ptr<HttpEndpoint> door;
+  bool known = false;
   {
     const std::lock_guard<std::mutex> lock(endpoints().mutex);
-    if (const auto at = endpoints().all.find(name); at != endpoints().all.end()) door = at->second.lock();
+    if (const auto at = endpoints().all.find(name); at != endpoints().all.end()) known = true, door = at->second.lock();
   }
+  if (!door && known) return answer(refusal(503, "the run is starting or ending", "send again later"));
   if (!door) return answer(refusal(404, "no producer takes samples here", "bind one: --producer x=http:" + name));
   door->send(std::move(samples), std::move(answer));
 }

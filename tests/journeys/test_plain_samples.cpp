@@ -164,7 +164,7 @@ TEST_CASE("plain samples: sockets, a named pipe, ZeroMQ and HTTP give the weight
   Background run(l.f, l.arguments("--producer 'x=" + address + "#x' --producer 'y=x#y'", more));
   if (way == "http") {
     // Samples are refused until the producers are bound.
-    CHECK(run.await([&] { return !has(posted(port, "/v1/samples", "image/png", "secret-of-test", "x"), " 404 "); }));
+    CHECK(run.await([&] { return has(posted(port, "/v1/samples", "image/png", "secret-of-test", "x"), " 415 "); }));
     CHECK(has(posted(port, "/v1/samples", "application/x-ndjson", "secret-of-test", json_rows(0, 10)), "200 OK"));
     const std::string answer =
         posted(port, "/v1/samples", "application/json", "secret-of-test", json_rows(10, kRows) + "{\"x\": 3}\n");
@@ -427,8 +427,7 @@ TEST_CASE("plain samples: HTTP requires the token and reports the result of a bo
                                   "--steps 3 --serve 127.0.0.1:" + port + " --token " + token));
   CHECK(has(posted(port, "/v1/samples/events", "application/json", "", json_row(0)), " 401 "));
   CHECK(has(posted(port, "/v1/samples/events", "application/json", "wrong", json_row(0)), " 401 "));
-  CHECK(
-      run.await([&] { return !has(posted(port, "/v1/samples/events", "image/png", token, "x"), " 404 "); }));  // bound
+  CHECK(run.await([&] { return has(posted(port, "/v1/samples/events", "image/png", token, "x"), " 415 "); }));  // bound
   CHECK(has(posted(port, "/v1/samples", "application/json", token, json_row(0)), " 404 "));
   CHECK(has(posted(port, "/v1/samples/events", "image/png", token, "x"), " 415 "));
   const std::string batch = "[" + json_row(0) + "," + json_row(1) + "]", curl = json_rows(2, 8);
@@ -461,7 +460,7 @@ TEST_CASE("plain samples: bodies that a run cannot take yet are held, and excess
   const std::string port = unused_port(), token = "secret-of-test";
   Background run(l.f, l.arguments("--producer x=http:a#x --producer y=http:b#y",
                                   "--steps 1 --serve 127.0.0.1:" + port + " --token " + token));
-  CHECK(run.await([&] { return !has(posted(port, "/v1/samples/a", "image/png", token, "x"), " 404 "); }));
+  CHECK(run.await([&] { return has(posted(port, "/v1/samples/a", "image/png", token, "x"), " 415 "); }));
   const std::string held = posted(port, "/v1/samples/a", "application/json", token, json_rows(0, kBatch));
   CHECK(has(held, " 202 "));
   CHECK(has(held, "the run waits for its other streams"));

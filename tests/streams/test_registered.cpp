@@ -5,6 +5,7 @@
 
 #include "consumers/register.hpp"
 #include "engine/streams/stream_source.hpp"
+#include "producers/http_samples.hpp"
 #include "producers/register.hpp"
 #include "tests/streams/under_test.hpp"
 
@@ -159,4 +160,16 @@ TEST_CASE("unbounded digits, and requests the plugin refuses") {
   CHECK(refusal([&] {
           open(plugin().item(), "digits", Options{{"size", "-1"}});
         }) == "stream 's': synth:digits: size=-1 is not a number of samples; 0 means endless");
+}
+
+TEST_CASE("http: senders wait for a producer that is declared and not open") {
+  SentAnswer answer;
+  const auto send = [&](const std::string& name) {
+    send_by_http(name, {"application/json", "{}"}, [&](const SentAnswer& given) { answer = given; });
+    return answer.status;
+  };
+  expect_http("declared");
+  CHECK(send("declared") == 503);
+  CHECK(answer.error == "the run is starting or ending");
+  CHECK(send("unknown") == 404);
 }

@@ -111,6 +111,8 @@ Serving::Serving(const Options& options, BoundGraph& graph) : options_(options),
   service_ = std::make_unique<Service>(settings, *control_, *predictor_);
   put_docs(*service_);
   if (options.ui) put_page(*service_);
+  for (const std::string& text : options.producers)
+    if (const Address address = parse_binding(text).address; address.scheme == "http") expect_http(address.path);
   service_->set_samples(take_samples);
   for (const ListenAddress& address : addresses) {
     http_.push_back(std::make_unique<HttpServer>(*service_, address));
