@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -20,6 +21,8 @@ namespace {
 constexpr uint64_t kLeastBytes = uint64_t{1} << 20, kLargestSegment = uint64_t{64} << 20,
                    kMostWaiting = uint64_t{8} << 20,
                    kAroundSamples = uint64_t{16} << 10;  // frame headers and barriers: an upper bound
+
+constexpr std::chrono::milliseconds kLookForEnds{100};
 
 }  // namespace
 
@@ -89,7 +92,7 @@ void Spool::Bell::stop() {
 
 bool Spool::Bell::wait() {
   std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait(lock, [this] { return rung_ || stopped_; });
+  changed_.wait_for(lock, kLookForEnds, [this] { return rung_ || stopped_; });
   rung_ = false;
   return !stopped_;
 }
@@ -220,15 +223,19 @@ uint64_t Spool::level_of(const std::vector<StreamPtr>& group) {
   return level;
 }
 
-// A sender retains the end of a stream, like a sample, until it is acknowledged as durable. After one stream of a
-// source has ended, no sample follows that would carry the acknowledgement, so the end is committed separately.
+// A sender retains its end, like a sample, until it is acknowledged as durable. If no sample follows that would carry
+// the acknowledgement, because the stream has ended or other senders are silent, the end is committed separately.
 bool Spool::commit_ends() {
   bool any = false;
   for (const auto& group : groups_) {
-    const bool ends = std::any_of(group.begin(), group.end(), [](const StreamPtr& s) { return s->is_ending(); });
-    if (!ends || level_of(group) != group[0]->committed()) continue;
-    for (const StreamPtr& stream : group) stream->commit_end();
+    if (level_of(group) != group[0]->committed()) continue;
+    const bool over = std::any_of(group.begin(), group.end(), [](const StreamPtr& s) { return s->is_ending(); });
+    if (!over && group[0]->committed() == 0) continue;
+    bool news = over;
+    for (const StreamPtr& stream : group) news |= stream->commit_end();
+    if (!news) continue;
     for (const StreamPtr& stream : group) stream->tell_durable();
+    if (!over) continue;
     for (const StreamPtr& stream : group) stream->tell_end();
     any = true;
   }

@@ -52,7 +52,7 @@ class Spool {
    public:
     void ring();
     void stop();
-    bool wait();  // waits for the next ring; false: stopped
+    bool wait();  // waits for the next ring, for a limited time; false: stopped
 
    private:
     std::mutex mutex_;

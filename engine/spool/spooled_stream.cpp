@@ -226,17 +226,18 @@ bool SpooledStream::is_ending() {
   return pumped_ && arrived_ == committed_ && !end_told_;
 }
 
-void SpooledStream::commit_end() {
+bool SpooledStream::commit_end() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (!has_positions_ || stopping_ || source_failure_) return;
+    if (!has_positions_ || stopping_ || source_failure_) return false;
   }
   const std::string position = upstream_->position(committed());
-  if (position == position_) return;  // the end was committed with the last samples
+  if (position == position_) return false;  // the end was committed with the last samples
   position_ = position;
   writer_->commit(position_);
   const std::lock_guard<std::mutex> lock(mutex_);
   segments_.back().bytes = writer_->bytes();
+  return true;
 }
 
 void SpooledStream::tell_end() {

@@ -61,7 +61,7 @@ class SpooledStream {
   // Returns whether the source's thread has ended, all its samples are on disk, and tell_end() was not called yet.
   bool is_ending();
   // Writes the source's end to disk; tell_durable() acknowledges it to the source like a sample.
-  void commit_end();
+  bool commit_end();
   // Makes later calls of read() report the end.
   void tell_end();
   uint64_t bytes_waiting();

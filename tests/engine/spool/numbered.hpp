@@ -27,6 +27,7 @@ class NumberedSender {
   uint64_t arrived;
   uint64_t durable = 0;
   bool over = false;                           // no further samples follow
+  bool goes_on = false;                        // the stream does not end with its sender
   bool end_told = false, end_durable = false;  // a position contained the end; the end was acknowledged
 };
 
@@ -37,7 +38,8 @@ class Numbered final : public Producer {
   Numbered(NumberedSender& sender, int64_t scale) : sender_(sender), scale_(scale) {}
   HTensor next() override {
     std::unique_lock<std::mutex> lock(sender_.mutex);
-    sender_.changed.wait(lock, [this] { return at_ < sender_.arrived || sender_.over || cancelled_; });
+    sender_.changed.wait(lock,
+                         [this] { return at_ < sender_.arrived || (sender_.over && !sender_.goes_on) || cancelled_; });
     if (cancelled_ || at_ >= sender_.arrived) return {};
     if (at_ == fails_at) throw Error(ErrorKind::Unavailable, "the sender is gone");
     const auto value = static_cast<int64_t>(at_++);

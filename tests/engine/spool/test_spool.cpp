@@ -135,6 +135,31 @@ TEST_CASE("spool: acknowledges the end to the sender before it reports the end t
   }
 }
 
+TEST_CASE("spool: acknowledges the end to a sender whose stream goes on", "[spool]") {
+  FilesInMemory files;
+  NumberedSender sender(20);
+  sender.goes_on = true;
+  Spool spool(options(files));
+  const auto x = spool.add("x", "a:", std::make_shared<Numbered>(sender, 1)),
+             y = spool.add("y", "a:", std::make_shared<Numbered>(sender, 3));
+  expect_samples(*x, 0, 20, 1);
+  expect_samples(*y, 0, 20, 3);
+  CHECK(soon([&] { return sender.durable_until() == 20; }));
+  const auto set_over = [&](bool over) {
+    const std::lock_guard<std::mutex> lock(sender.mutex);
+    sender.over = over;
+  };
+  set_over(true);  // after the last sample was committed
+  CHECK(soon([&] {
+    const std::lock_guard<std::mutex> lock(sender.mutex);
+    return sender.end_durable;
+  }));
+  set_over(false);
+  sender.arrive(25);  // of another sender
+  expect_samples(*x, 20, 5, 1);
+  expect_samples(*y, 20, 5, 3);
+}
+
 TEST_CASE("spool: a reader does not wait for samples that the other stream of the source will never have", "[spool]") {
   FilesInMemory files;
   NumberedSender sender(50);
