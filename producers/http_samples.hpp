@@ -12,7 +12,7 @@ namespace harmonics {
 
 std::shared_ptr<Producer> open_http(const std::string& path, const Arguments& options);
 std::vector<Argument> http_options();
-// Declares that the producer http:NAME will be opened. Until then its senders are asked to wait.
+// Declares that the producer http:NAME will be opened. Until then, requests with samples get 503.
 void expect_http(const std::string& name);
 
 struct SentSamples {
