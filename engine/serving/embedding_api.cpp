@@ -27,22 +27,12 @@ const json::value* given(const json::object& body, const char* field) {
   return value && !value->is_null() ? value : nullptr;
 }
 
-std::vector<int32_t> ids_of(const json::array& list, const char* field) {
-  std::vector<int32_t> ids;
-  for (const json::value& id : list) {
-    if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > INT32_MAX)
-      refuse_field(field, "has a token that is not a number");
-    ids.push_back(static_cast<int32_t>(id.get_int64()));
-  }
-  return ids;
-}
-
 EmbeddingRequest::Input input_of(const json::value& value, const char* field) {
   EmbeddingRequest::Input input;
   if (value.is_string())
     input.text = std::string(value.get_string());
   else if (value.is_array() && !value.get_array().empty())
-    input.ids = ids_of(value.get_array(), field);
+    input.ids = token_ids(value.get_array(), field);
   else
     refuse_field(field, "has an item that is neither a string nor a list of tokens");
   if (input.text.empty() && input.ids.empty()) refuse_field(field, "has an empty string");

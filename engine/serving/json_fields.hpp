@@ -50,6 +50,17 @@ inline boost::json::object object_of_body(std::string_view body) {
   return std::move(value.get_object());
 }
 
+// Returns a list of tokens. Throws FieldError for other items.
+inline std::vector<int32_t> token_ids(const boost::json::array& list, const char* field) {
+  std::vector<int32_t> ids;
+  for (const boost::json::value& id : list) {
+    if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > INT32_MAX)
+      refuse_field(field, "has a token that is not a number");
+    ids.push_back(static_cast<int32_t>(id.get_int64()));
+  }
+  return ids;
+}
+
 // Typed fields of a JSON object; null counts as absent. Throws ErrorKind::Usage, with the name, for invalid values.
 class JsonFields {
  public:

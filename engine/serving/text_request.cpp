@@ -239,16 +239,6 @@ void read_seed(const JsonFields& f, TextRequest& r) {
   r.seeded = true;
 }
 
-std::vector<int32_t> ids_of(const json::array& given, const char* name) {
-  std::vector<int32_t> ids;
-  for (const json::value& id : given) {
-    if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > INT32_MAX)
-      refuse_field(name, "has a token that is not a number");
-    ids.push_back(static_cast<int32_t>(id.get_int64()));
-  }
-  return ids;
-}
-
 constexpr double kMostBias = 1e4;
 
 // A list of [token, bias], as llama.cpp's server takes it; false excludes the token.
@@ -299,7 +289,7 @@ void read_ends(const JsonFields& f, ContinuationSettings& s) {
     s.usual_ends = false;
   }
   if (const json::array* const ids = f.array("stop_token_ids"))
-    for (const int32_t id : ids_of(*ids, "stop_token_ids")) s.ends.push_back(id);
+    for (const int32_t id : token_ids(*ids, "stop_token_ids")) s.ends.push_back(id);
   s.all_written = !f.flag("skip_special_tokens", true);
 }
 
@@ -476,12 +466,12 @@ void read_completion_prompts(const JsonFields& f, TextRequest& r) {
   const json::value* const prompt = f.find("prompt");
   const json::array* const list = prompt ? prompt->if_array() : nullptr;
   if (list && !list->empty() && list->front().is_int64()) {
-    r.prompts.push_back({"", ids_of(*list, "prompt")});
+    r.prompts.push_back({"", token_ids(*list, "prompt")});
   } else if (list && !list->empty() && list->front().is_array()) {
     for (const json::value& one : *list) {
       if (!one.is_array() || one.get_array().empty())
         refuse_field("prompt", "has an item that is not a list of tokens");
-      r.prompts.push_back({"", ids_of(one.get_array(), "prompt")});
+      r.prompts.push_back({"", token_ids(one.get_array(), "prompt")});
     }
   } else {
     for (std::string& text : f.texts("prompt")) r.prompts.push_back({std::move(text)});
